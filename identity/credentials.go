@@ -88,7 +88,7 @@ func kubeconfigOf(ctx context.Context, r client.Reader, namespace, identity stri
 
 // identitiesOfPeer maps a Configuration to the Identities for the same provider.
 func identitiesOfPeer(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	return roots(ctx, r, &authv1beta1.IdentityList{},
+	return ctl.Roots(ctx, r, &authv1beta1.IdentityList{},
 		client.MatchingLabels{api.LabelRemoteClusterID: obj.GetLabels()[api.LabelRemoteClusterID]})
 }
 
@@ -102,7 +102,7 @@ func ofControlPlane(ctx context.Context, r client.Reader, obj client.Object) []r
 	if !control {
 		return nil
 	}
-	return roots(ctx, r, &authv1beta1.IdentityList{}, client.InNamespace(obj.GetNamespace()))
+	return ctl.Roots(ctx, r, &authv1beta1.IdentityList{}, client.InNamespace(obj.GetNamespace()))
 }
 
 // renews reconciles Renews: it hands fresh control-plane credentials to consumers.

@@ -33,7 +33,8 @@ func (o Options) nonces() ctl.Registrar {
 
 // challenges maps a Tenant to the nonces of its namespace.
 func challenges(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	return roots(ctx, r, &corev1.SecretList{}, client.InNamespace(obj.GetNamespace()), client.HasLabels{api.LabelNonce})
+	inNamespace := client.InNamespace(obj.GetNamespace())
+	return ctl.Roots(ctx, r, &corev1.SecretList{}, inNamespace, client.HasLabels{api.LabelNonce})
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch

@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -38,7 +37,7 @@ func (o Options) slices() ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.ResourceSliceList{})},
 			{Kind: &authv1beta1.Tenant{}, Map: sameNamespace},
-			{Kind: &authv1beta1.ResourceSlice{}, Map: namesakes},
+			{Kind: &authv1beta1.ResourceSlice{}, Map: ctl.Where(&authv1beta1.ResourceSliceList{}, haveSameName)},
 			{Kind: &corev1.Secret{}, Map: labelled(api.LabelIdentityType, sameNamespace)},
 			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.ResourceSliceList{})},
 			{Kind: &storagev1.StorageClass{}, Map: all},
@@ -86,11 +85,8 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 			return nil, err
 		}
 	}
-	var held []byte
-	if root.Status.AuthParams != nil {
-		held = root.Status.AuthParams.SignedCRT
-	}
-	if in.Signing, err = signing(ctx, r, plan.SigningName(root.Namespace, root.Spec.CSR, held)); err != nil {
+	signingName := plan.SigningName(root.Namespace, root.Spec.CSR, plan.Held(root.Status.AuthParams))
+	if in.Signing, err = signing(ctx, r, signingName); err != nil {
 		return nil, err
 	}
 	if o.StorageEnabled {
@@ -231,16 +227,8 @@ func controlPlaneSecrets(ctx context.Context, r client.Reader, namespace string)
 	return secrets.Items, nil
 }
 
-// namesakes maps a slice to those of the same name: one of them may replace a deleted slice.
-func namesakes(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	if plan.Replicated(obj) {
-		return nil
-	}
-	var requests []reconcile.Request
-	for _, request := range roots(ctx, r, &authv1beta1.ResourceSliceList{}) {
-		if request.Name == obj.GetName() && request.Namespace != obj.GetNamespace() {
-			requests = append(requests, request)
-		}
-	}
-	return requests
+// haveSameName reports whether slices in two namespaces have the same name: one of them may replace
+// the changed one, if that was deleted.
+func haveSameName(changed client.Object, other *authv1beta1.ResourceSlice) bool {
+	return !plan.Replicated(changed) && changed.GetName() == other.Name && changed.GetNamespace() != other.Namespace
 }

@@ -37,9 +37,9 @@ func (o Options) tenants() ctl.Registrar {
 		Watches: []ctl.Watch{
 			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.TenantList{})},
 			{Kind: &corev1.Secret{}, Map: labelled(api.LabelNonce, sameNamespace)},
-			{Kind: &authv1beta1.Tenant{}, Map: rivals},
-			{Kind: &rbacv1.RoleBinding{}, Map: boundTenants},
-			{Kind: &rbacv1.ClusterRoleBinding{}, Map: boundTenants},
+			{Kind: &authv1beta1.Tenant{}, Map: ctl.Where(&authv1beta1.TenantList{}, rivals)},
+			{Kind: &rbacv1.RoleBinding{}, Map: ctl.Where(&authv1beta1.TenantList{}, bound)},
+			{Kind: &rbacv1.ClusterRoleBinding{}, Map: ctl.Where(&authv1beta1.TenantList{}, bound)},
 			{Kind: &authv1beta1.ResourceSlice{}, Map: labelled(api.LabelReplicated, sameNamespace)},
 			{Kind: &offv1beta1.NamespaceMap{}, Map: labelled(api.LabelReplicated, sameNamespace)},
 			{Kind: &authv1beta1.Renew{}, Map: labelled(api.LabelReplicated, sameNamespace), Relevant: ctl.Comings},
@@ -75,11 +75,11 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 		return in, fmt.Errorf("list tenants: %w", err)
 	}
 	in.Tenants = tenants.Items
-	there := r
+	reader := r
 	if root.DeletionTimestamp != nil {
-		there.Reader = r.Live // a copy made while its rights went is seen too: nobody looks after this
+		reader.Reader = r.Live // a cache may lack the last copy, and no later reconcile would delete it
 	}
-	if in.Slices, in.Maps, err = copies(ctx, there, root.Namespace); err != nil {
+	if in.Slices, in.Maps, err = copies(ctx, reader, root.Namespace); err != nil {
 		return in, err
 	}
 	var renews authv1beta1.RenewList
@@ -102,11 +102,8 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 			return in, err
 		}
 	}
-	var held []byte
-	if root.Status.AuthParams != nil {
-		held = root.Status.AuthParams.SignedCRT
-	}
-	if in.Signing, err = signing(ctx, r, plan.SigningName(root.Namespace, root.Spec.CSR, held)); err != nil {
+	signingName := plan.SigningName(root.Namespace, root.Spec.CSR, plan.Held(root.Status.AuthParams))
+	if in.Signing, err = signing(ctx, r, signingName); err != nil {
 		return in, err
 	}
 	if in.ClientCAs, err = clientCAs(ctx, r); err != nil {
@@ -120,31 +117,27 @@ func (o Options) gatherTenant(ctx context.Context, r ctl.Reader, root *authv1bet
 // is issued.
 func gatherBindings(ctx context.Context, r ctl.Reader, in *plan.TenantInput) error {
 	var bindings rbacv1.RoleBindingList
-	if err := r.Live.List(ctx, &bindings); err != nil {
-		return fmt.Errorf("list role bindings: %w", err)
-	}
 	var clusterBindings rbacv1.ClusterRoleBindingList
-	if err := r.Live.List(ctx, &clusterBindings); err != nil {
-		return fmt.Errorf("list cluster role bindings: %w", err)
-	}
 	var all authv1beta1.ResourceSliceList
-	if err := r.Live.List(ctx, &all); err != nil {
-		return fmt.Errorf("list resource slices: %w", err)
+	for _, list := range []client.ObjectList{&bindings, &clusterBindings, &all} {
+		if err := r.Live.List(ctx, list); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
 	}
 	in.RoleBindings, in.ClusterRoleBindings, in.AllSlices = bindings.Items, clusterBindings.Items, all.Items
 	return nil
 }
 
 // copies reads what the consumer replicated into a namespace.
-func copies(ctx context.Context, r ctl.Reader, namespace string) ([]authv1beta1.ResourceSlice,
-	[]offv1beta1.NamespaceMap, error) {
+func copies(
+	ctx context.Context, r ctl.Reader, namespace string,
+) ([]authv1beta1.ResourceSlice, []offv1beta1.NamespaceMap, error) {
 	var slices authv1beta1.ResourceSliceList
-	if err := r.List(ctx, &slices, client.InNamespace(namespace)); err != nil {
-		return nil, nil, fmt.Errorf("list resource slices: %w", err)
-	}
 	var maps offv1beta1.NamespaceMapList
-	if err := r.List(ctx, &maps, client.InNamespace(namespace)); err != nil {
-		return nil, nil, fmt.Errorf("list namespace maps: %w", err)
+	for _, list := range []client.ObjectList{&slices, &maps} {
+		if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, nil, fmt.Errorf("list %T: %w", list, err)
+		}
 	}
 	return slices.Items, maps.Items, nil
 }

@@ -5,13 +5,11 @@ package identity
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
@@ -20,40 +18,41 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// labelled passes on only objects that carry the label.
+// when maps only the objects that match.
+func when(match func(client.Object) bool, next ctl.MapFunc) ctl.MapFunc {
+	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+		if !match(obj) {
+			return nil
+		}
+		return next(ctx, r, obj)
+	}
+}
+
+// labelled maps only the objects that have the label.
 func labelled(label string, next ctl.MapFunc) ctl.MapFunc {
-	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if _, ok := obj.GetLabels()[label]; !ok {
-			return nil
-		}
-		return next(ctx, r, obj)
+	has := func(obj client.Object) bool {
+		_, ok := obj.GetLabels()[label]
+		return ok
 	}
+	return when(has, next)
 }
 
-// ifControlPlane passes on only nodes that may run the API server.
+// ifControlPlane maps only the nodes that may run the API server.
 func ifControlPlane(next ctl.MapFunc) ctl.MapFunc {
-	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if !plan.ControlPlaneNode(obj) {
-			return nil
-		}
-		return next(ctx, r, obj)
-	}
+	return when(func(node client.Object) bool { return plan.ControlPlaneNode(node) }, next)
 }
 
-// ifClientCAs passes on only the ConfigMap with the API server's client CAs.
+// ifClientCAs maps only the ConfigMap with the API server's client CAs.
 func ifClientCAs(next ctl.MapFunc) ctl.MapFunc {
-	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		if obj.GetNamespace() != plan.ClientCAsNamespace || obj.GetName() != plan.ClientCAsConfigMap {
-			return nil
-		}
-		return next(ctx, r, obj)
-	}
+	return when(func(obj client.Object) bool {
+		return obj.GetNamespace() == plan.ClientCAsNamespace && obj.GetName() == plan.ClientCAsConfigMap
+	}, next)
 }
 
 // inside maps a Namespace to the roots in it.
 func inside(prototype client.ObjectList) ctl.MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		return roots(ctx, r, prototype, client.InNamespace(obj.GetName()))
+		return ctl.Roots(ctx, r, prototype, client.InNamespace(obj.GetName()))
 	}
 }
 
@@ -64,75 +63,30 @@ func (o Options) keyed(prototype client.ObjectList, opts ...client.ListOption) c
 		case obj.GetNamespace() != o.LiqoNamespace:
 			return nil
 		case isPeerKey:
-			return roots(ctx, r, prototype, append(opts, client.InNamespace(namespace))...)
+			return ctl.Roots(ctx, r, prototype, append(opts, client.InNamespace(namespace))...)
 		case obj.GetName() == api.AuthenticationKeysSecret:
-			return roots(ctx, r, prototype, opts...)
+			return ctl.Roots(ctx, r, prototype, opts...)
 		}
 		return nil
 	}
 }
 
-// rivals maps a Tenant to those for the same namespace or peer.
-func rivals(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	changed := obj.(*authv1beta1.Tenant)
-	return tenantsWhere(ctx, r, func(t *authv1beta1.Tenant) bool {
-		return t.UID != changed.UID && (t.Namespace == changed.Namespace || t.Spec.ClusterID == changed.Spec.ClusterID)
-	})
+// rivals reports whether two Tenants are for the same namespace or peer.
+func rivals(changed client.Object, other *authv1beta1.Tenant) bool {
+	t := changed.(*authv1beta1.Tenant)
+	return t.UID != other.UID && (t.Namespace == other.Namespace || t.Spec.ClusterID == other.Spec.ClusterID)
 }
 
-// boundTenants maps a binding to the Tenants it names.
-func boundTenants(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+// bound reports whether a binding names a Tenant's peer, or is in the Tenant's namespace.
+func bound(binding client.Object, t *authv1beta1.Tenant) bool {
 	var subjects []rbacv1.Subject
-	switch b := obj.(type) {
+	switch b := binding.(type) {
 	case *rbacv1.RoleBinding:
 		subjects = b.Subjects
 	case *rbacv1.ClusterRoleBinding:
 		subjects = b.Subjects
 	}
-	names := map[string]bool{}
-	for _, s := range subjects {
-		if s.Kind != rbacv1.ServiceAccountKind && !strings.HasPrefix(s.Name, "system:") {
-			names[s.Name] = true
-		}
-	}
-	if len(names) == 0 && obj.GetNamespace() == "" {
-		return nil
-	}
-	return tenantsWhere(ctx, r, func(t *authv1beta1.Tenant) bool {
-		return names[t.Spec.ClusterID] || t.Namespace == obj.GetNamespace()
+	return t.Namespace == binding.GetNamespace() || slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+		return s.Kind != rbacv1.ServiceAccountKind && s.Name == t.Spec.ClusterID
 	})
-}
-
-func tenantsWhere(ctx context.Context, r client.Reader, match func(*authv1beta1.Tenant) bool) []reconcile.Request {
-	var tenants authv1beta1.TenantList
-	if err := r.List(ctx, &tenants); err != nil {
-		log.FromContext(ctx).Error(err, "list tenants")
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range tenants.Items {
-		if t := &tenants.Items[i]; match(t) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(t)})
-		}
-	}
-	return requests
-}
-
-// roots lists the roots that match.
-func roots(ctx context.Context, r client.Reader, prototype client.ObjectList,
-	opts ...client.ListOption) []reconcile.Request {
-	list := prototype.DeepCopyObject().(client.ObjectList)
-	if err := r.List(ctx, list, opts...); err != nil {
-		log.FromContext(ctx).Error(err, "list roots")
-		return nil
-	}
-	var requests []reconcile.Request
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(item.(client.Object))})
-		return nil
-	})
-	if err != nil {
-		log.FromContext(ctx).Error(err, "walk roots")
-	}
-	return requests
 }

@@ -20,14 +20,14 @@ import (
 // the root's kind.
 func All(prototype client.ObjectList, options ...client.ListOption) MapFunc {
 	return func(ctx context.Context, r client.Reader, _ client.Object) []reconcile.Request {
-		return list(ctx, r, prototype, options...)
+		return Roots(ctx, r, prototype, options...)
 	}
 }
 
 // Where maps a change to the roots that match it.
 func Where[R client.Object](prototype client.ObjectList, match func(changed client.Object, root R) bool) MapFunc {
 	return func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
-		return listed(ctx, r, prototype, func(root client.Object) bool { return match(changed, root.(R)) })
+		return rootsWhere(ctx, r, prototype, func(root client.Object) bool { return match(changed, root.(R)) })
 	}
 }
 
@@ -38,14 +38,14 @@ func SameLabel(prototype client.ObjectList, label string) MapFunc {
 		if !ok {
 			return nil
 		}
-		return list(ctx, r, prototype, client.MatchingLabels{label: value})
+		return Roots(ctx, r, prototype, client.MatchingLabels{label: value})
 	}
 }
 
 // SameNamespace maps a change to the roots in the changed object's namespace.
 func SameNamespace(prototype client.ObjectList) MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		return list(ctx, r, prototype, client.InNamespace(obj.GetNamespace()))
+		return Roots(ctx, r, prototype, client.InNamespace(obj.GetNamespace()))
 	}
 }
 
@@ -54,16 +54,19 @@ func SameName(_ context.Context, _ client.Reader, obj client.Object) []reconcile
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(obj)}}
 }
 
-func list(
+// Roots lists the roots that the options leave, in the cache of the roots.
+func Roots(
 	ctx context.Context, r client.Reader, prototype client.ObjectList, opts ...client.ListOption,
 ) []reconcile.Request {
-	return listed(ctx, r, prototype, func(client.Object) bool { return true }, opts...)
+	return rootsWhere(ctx, r, prototype, func(client.Object) bool { return true }, opts...)
 }
 
-func listed(ctx context.Context, r client.Reader, prototype client.ObjectList, match func(client.Object) bool,
-	opts ...client.ListOption) []reconcile.Request {
+func rootsWhere(
+	ctx context.Context, r client.Reader, prototype client.ObjectList, match func(client.Object) bool,
+	opts ...client.ListOption,
+) []reconcile.Request {
 	roots := reflect.New(reflect.TypeOf(prototype).Elem()).Interface().(client.ObjectList)
-	if err := r.List(ctx, roots, append(opts, client.UnsafeDisableDeepCopy)...); err != nil { // they are only looked at
+	if err := r.List(ctx, roots, append(opts, client.UnsafeDisableDeepCopy)...); err != nil { // they are only read
 		log.FromContext(ctx).Error(err, "list roots")
 		return nil
 	}

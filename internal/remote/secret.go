@@ -9,11 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // Labelled reports whether a Secret is labelled as the kubeconfig of this cluster's control plane
@@ -41,14 +41,6 @@ func IsControlPlane(ctx context.Context, r client.Reader, secret client.Object) 
 
 // SecretsIn maps a Namespace, whose labels may have changed, to its control-plane Secrets.
 func SecretsIn(ctx context.Context, r client.Reader, namespace client.Object) []reconcile.Request {
-	var secrets corev1.SecretList
-	if err := r.List(ctx, &secrets, client.InNamespace(namespace.GetName()),
-		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)}); err != nil {
-		log.FromContext(ctx).Error(err, "list control-plane secrets", "namespace", namespace.GetName())
-	}
-	var out []reconcile.Request
-	for i := range secrets.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&secrets.Items[i])})
-	}
-	return out
+	return ctl.Roots(ctx, r, &corev1.SecretList{}, client.InNamespace(namespace.GetName()),
+		client.MatchingLabels{api.LabelIdentityType: string(authv1beta1.IdentityControlPlane)})
 }
