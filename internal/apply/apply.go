@@ -17,6 +17,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -145,8 +146,9 @@ func (a *Applier) Forget(obj client.Object) {
 }
 
 // apply sends a request unless it would change nothing. It calls first before that; nil = nothing.
-func (a *Applier) apply(ctx context.Context, live, desired client.Object, part string,
-	first func(context.Context, client.Object) error) (bool, error) {
+func (a *Applier) apply(
+	ctx context.Context, live, desired client.Object, part string, first func(context.Context, client.Object) error,
+) (bool, error) {
 	at, err := a.targetOf(desired, part)
 	if err != nil {
 		return false, err
@@ -158,7 +160,7 @@ func (a *Applier) apply(ctx context.Context, live, desired client.Object, part s
 	if a.done(at, want, live) {
 		return false, nil
 	}
-	request, err := a.request(desired, part)
+	request, err := at.request(desired)
 	if err != nil {
 		return false, err
 	}
@@ -195,10 +197,7 @@ func (t target) key() digest {
 }
 
 func (t target) String() string {
-	if t.namespace == "" {
-		return fmt.Sprintf("%s %s", t.gvk.Kind, t.name)
-	}
-	return fmt.Sprintf("%s %s/%s", t.gvk.Kind, t.namespace, t.name)
+	return t.gvk.Kind + " " + strings.TrimPrefix(t.namespace+"/"+t.name, "/")
 }
 
 // remember stores the digests of a desired object and of the server's response.
@@ -236,18 +235,14 @@ func (a *Applier) send(ctx context.Context, request *unstructured.Unstructured, 
 
 // request returns the object to send. For the object, it omits the status and the fields that the
 // server fills in, except the UID; for the status, it holds nothing else.
-func (a *Applier) request(desired client.Object, part string) (*unstructured.Unstructured, error) {
-	gvk, err := apiutil.GVKForObject(desired, a.client.Scheme())
-	if err != nil {
-		return nil, fmt.Errorf("find kind of %T: %w", desired, err)
-	}
+func (t target) request(desired client.Object) (*unstructured.Unstructured, error) {
 	content, err := toUnstructured(desired)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", desired, err)
 	}
-	if part == "status" {
+	if t.part == "status" {
 		content = map[string]any{
-			"metadata": map[string]any{"name": desired.GetName(), "namespace": desired.GetNamespace()},
+			"metadata": map[string]any{"name": t.name, "namespace": t.namespace},
 			"status":   content["status"],
 		}
 	} else {
@@ -255,7 +250,7 @@ func (a *Applier) request(desired client.Object, part string) (*unstructured.Uns
 	}
 	dropNulls(content)
 	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(gvk)
+	u.SetGroupVersionKind(t.gvk)
 	if u.GetNamespace() == "" {
 		unstructured.RemoveNestedField(content, "metadata", "namespace")
 	}
@@ -274,16 +269,14 @@ func leavesNull(err error) bool {
 
 // empty removes the maps of which nothing is desired any more, so that the apply has no last key to
 // remove.
-func (a *Applier) empty(ctx context.Context, live client.Object, request *unstructured.Unstructured,
-	part string) error {
+func (a *Applier) empty(
+	ctx context.Context, live client.Object, request *unstructured.Unstructured, part string,
+) error {
 	content, err := toUnstructured(live)
 	if err != nil {
-		return fmt.Errorf("encode what is there: %w", err)
+		return fmt.Errorf("encode live object: %w", err)
 	}
-	section := "spec"
-	if part == "status" {
-		section = part
-	}
+	section := cmp.Or(part, "spec")
 	want, gone := mapAt(request.Object, section), map[string]any{}
 	for field, value := range mapAt(content, section) {
 		if _, isMap := value.(map[string]any); isMap && len(mapAt(want, field)) == 0 {
@@ -294,12 +287,11 @@ func (a *Applier) empty(ctx context.Context, live client.Object, request *unstru
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
 	}
-	target := live.DeepCopyObject().(client.Object)
+	target, raw := live.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)
 	if part == "status" {
-		return a.client.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch),
-			client.FieldOwner(a.manager))
+		return a.client.Status().Patch(ctx, target, raw, client.FieldOwner(a.manager))
 	}
-	return a.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(a.manager))
+	return a.client.Patch(ctx, target, raw, client.FieldOwner(a.manager))
 }
 
 func mapAt(content map[string]any, field string) map[string]any {

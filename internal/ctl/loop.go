@@ -101,8 +101,8 @@ func (l *loop[R, In]) plansFor(root R, absent bool) bool {
 
 // decide adds the finalizer to a root that exists, and plans for it.
 func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.Plan, error) {
-	if root.GetDeletionTimestamp() == nil && !absent {
-		if err := l.hold(ctx, root); err != nil {
+	if l.Finalizer != "" && root.GetDeletionTimestamp() == nil && !absent {
+		if err := l.patchFinalizer(ctx, root, controllerutil.AddFinalizer); err != nil {
 			return desired.Plan{}, err
 		}
 	}
@@ -118,7 +118,7 @@ func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.
 func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) error {
 	done, err := l.act(ctx, root, plan)
 	if err == nil && done && root.GetDeletionTimestamp() != nil {
-		err = l.release(ctx, root)
+		err = client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
 	}
 	return err
 }
@@ -387,19 +387,6 @@ func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
 	return slices.ContainsFunc(keep, func(k desired.Object) bool {
 		return client.ObjectKeyFromObject(k) == client.ObjectKeyFromObject(obj) && l.kind(k).Kind == l.kind(obj).Kind
 	})
-}
-
-// hold adds the finalizer before the first effect.
-func (l *loop[R, In]) hold(ctx context.Context, root R) error {
-	if l.Finalizer == "" {
-		return nil
-	}
-	return l.patchFinalizer(ctx, root, controllerutil.AddFinalizer)
-}
-
-// release removes the finalizer after the last effect has ended.
-func (l *loop[R, In]) release(ctx context.Context, root R) error {
-	return client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
 }
 
 // patchFinalizer changes the list of finalizers under an optimistic lock, because it is a list

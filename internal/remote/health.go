@@ -96,10 +96,6 @@ type contact struct {
 	more chan struct{}
 }
 
-func newContact(ctx context.Context) *contact {
-	return &contact{ctx: ctx, more: make(chan struct{}, 1)}
-}
-
 // since reports whether anything has been received since t, and waits for it until silence has
 // passed since t. It sends nothing: without an open connection, or over HTTP/1, a healthy peer may
 // send nothing. Only one goroutine may wait at a time.

@@ -6,6 +6,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -61,7 +62,7 @@ func parse(kubeconfig []byte) (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig: proxy-url: %w", err)
 		}
-		cfg.Proxy = fixedProxy(proxy)
+		cfg.Proxy = http.ProxyURL(proxy)
 	}
 	return cfg, nil
 }

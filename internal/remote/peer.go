@@ -95,7 +95,8 @@ func newAccess(ctx context.Context, kubeconfig []byte) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: server: %w", err)
 	}
-	a := &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, contact: newContact(ctx)}
+	c := &contact{ctx: ctx, more: make(chan struct{}, 1)}
+	a := &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, contact: c}
 	if a.transport, err = a.newTransport(cfg); err != nil {
 		return nil, fmt.Errorf("make transport to %s: %w", server.Host, err)
 	}
@@ -147,9 +148,4 @@ func (p *Peer) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.Scheme, req.URL.Host, req.Host = now.server.Scheme, now.server.Host, ""
 	}
 	return p.bounded.roundTrip(now.transport, now.server.Path, req)
-}
-
-// fixedProxy returns a function that selects one proxy for every request.
-func fixedProxy(proxy *url.URL) func(*http.Request) (*url.URL, error) {
-	return func(*http.Request) (*url.URL, error) { return proxy, nil }
 }
