@@ -5,5 +5,8 @@ package remote
 
 import "k8s.io/client-go/rest"
 
-// Credentials returns the current configuration.
-func (p *Peer) Credentials() *rest.Config { return p.current.Load().config }
+// Credentials returns the configuration of the current kubeconfig, which has been parsed before.
+func (p *Peer) Credentials() *rest.Config {
+	config, _ := parse(p.current.Load().kubeconfig)
+	return config
+}

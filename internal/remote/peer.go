@@ -45,7 +45,6 @@ type Peer struct {
 // access is one state of the Secret.
 type access struct {
 	kubeconfig         []byte
-	config             *rest.Config
 	server             *url.URL
 	transport, streams http.RoundTripper
 	contact            *contact
@@ -96,7 +95,7 @@ func newAccess(ctx context.Context, kubeconfig []byte) (*access, error) {
 		return nil, fmt.Errorf("kubeconfig: server: %w", err)
 	}
 	c := &contact{ctx: ctx, more: make(chan struct{}, 1)}
-	a := &access{kubeconfig: bytes.Clone(kubeconfig), config: cfg, server: server, contact: c}
+	a := &access{kubeconfig: bytes.Clone(kubeconfig), server: server, contact: c}
 	if a.transport, err = a.newTransport(cfg); err != nil {
 		return nil, fmt.Errorf("make transport to %s: %w", server.Host, err)
 	}
