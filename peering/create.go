@@ -23,8 +23,8 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
 
-// creation makes the ForeignCluster of a peer when the first object about it appears. It outlives every object that
-// led to it, and one that somebody deletes stays away until the next one.
+// creation creates the ForeignCluster of a peer when the first object about the peer appears. It is
+// not deleted with such an object. If a user deletes it, the next such object creates it again.
 func (o Options) creation() ctl.Controller[*corev1beta1.ForeignCluster, plan.CreationInput] {
 	row := ctl.Controller[*corev1beta1.ForeignCluster, plan.CreationInput]{
 		Name: "foreigncluster-create", Quiet: true, Absent: true,
@@ -33,7 +33,7 @@ func (o Options) creation() ctl.Controller[*corev1beta1.ForeignCluster, plan.Cre
 			if root.UID != "" {
 				return in, nil
 			}
-			// A cache must not be late about the mark of an uninstall.
+			// Read live: a stale cache may not show yet that Liqo is being uninstalled.
 			name := types.NamespacedName{Namespace: o.LiqoNamespace, Name: api.ControllerManagerName}
 			self, err := ctl.Optional(ctx, r.Live, name, &appsv1.Deployment{})
 			if err != nil {
@@ -50,19 +50,21 @@ func (o Options) creation() ctl.Controller[*corev1beta1.ForeignCluster, plan.Cre
 	return row
 }
 
-// appears finds relevant what is there to stay.
+// appears selects creations and updates of objects that are not being deleted; of Nodes, only
+// virtual ones.
 func appears(_, after client.Object) bool {
 	_, node := after.(*corev1.Node)
 	return after != nil && after.GetDeletionTimestamp() == nil &&
 		(!node || after.GetLabels()[api.LabelType] == api.TypeVirtualNode)
 }
 
+// labelledPeer maps an object to the ForeignCluster that its label names.
 func labelledPeer(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return peer(obj.GetLabels()[api.LabelRemoteClusterID])
 }
 
-// peerOf maps an object to the ForeignCluster it concerns: by its label, else by that of the
-// tenant namespace it lies in.
+// peerOf maps an object to the ForeignCluster that its label names, or else the label of its tenant
+// namespace.
 func peerOf(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	if id := obj.GetLabels()[api.LabelRemoteClusterID]; id != "" || obj.GetNamespace() == "" {
 		return peer(id)
@@ -80,7 +82,7 @@ func peerOf(ctx context.Context, r client.Reader, obj client.Object) []reconcile
 	return peer(namespace.Labels[api.LabelRemoteClusterID])
 }
 
-// peer asks for the ForeignCluster of an ID, which is also its name.
+// peer returns a request for the ForeignCluster of an ID, which is also its name.
 func peer(id string) []reconcile.Request {
 	if id == "" {
 		return nil

@@ -1,11 +1,11 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peering answers who our peers are and whether each part of a peering is up: it makes
-// a ForeignCluster for every peer it hears of and keeps its status.
+// Package peering creates a ForeignCluster for each peer, and keeps its status: who our peers are,
+// and whether each part of a peering works.
 //
-// It only looks at the objects of the other rooms and at the peers' API servers; it sets
-// nothing up and takes nothing down. Every decision is in package plan.
+// It only reads the objects of the other rooms and checks the peers' API servers. It neither sets
+// up nor removes anything. Every decision is in package plan.
 //
 // Start reading at Controllers, then gather.
 package peering
@@ -34,7 +34,7 @@ import (
 type Options struct {
 	// LiqoNamespace holds the Deployment that an uninstall marks.
 	LiqoNamespace string
-	// Modules are those installed.
+	// Modules says which modules are installed.
 	Modules plan.Modules
 	// Links give access to the peers' API servers.
 	Links *remote.Fleet
@@ -42,11 +42,11 @@ type Options struct {
 	ProbeInterval time.Duration
 	// ProbeTimeout bounds one request.
 	ProbeTimeout time.Duration
-	// Workers is how many peers are worked on at once; 0 means one.
+	// Workers is how many peers are reconciled concurrently; 0 means one.
 	Workers int
 }
 
-// Controllers lists everything of this room that runs in the controller role.
+// Controllers returns the controllers of this room.
 func Controllers(o Options) []ctl.Registrar {
 	s := &summary{Options: o}
 	o.Links.Subscribe(func(_ types.NamespacedName, id string) { s.changed.Wake(types.NamespacedName{Name: id}) })
@@ -59,13 +59,13 @@ func Controllers(o Options) []ctl.Registrar {
 	}
 }
 
-// summary reads what a ForeignCluster sums up.
+// summary reads the objects that a ForeignCluster summarizes.
 type summary struct {
 	Options
 	changed ctl.Source // wakes peers whose link, or its health, has changed
 }
 
-// evidence are the kinds that prove, by the label with its ID, that there is a peer.
+// evidence returns the kinds whose objects prove that a peer exists, by the label with its ID.
 func evidence() []client.Object {
 	return []client.Object{
 		&netv1beta1.Configuration{}, &netv1beta1.Connection{}, &netv1beta1.GatewayServer{}, &netv1beta1.GatewayClient{},

@@ -22,8 +22,8 @@ import (
 // maxUnasked is how many intervals may pass without a request to a peer that is alive.
 const maxUnasked = 4
 
-// probe returns the last outcome for the peer of a kubeconfig, nil when there is none yet. It does not wait for the
-// peer: the peer's ForeignCluster is reconciled when the outcome changes.
+// probe returns the outcome of the last check of a peer; nil if there was none yet. It does not wait
+// for the peer, whose ForeignCluster is reconciled when the outcome changes.
 func (s *summary) probe(id string, secret *corev1.Secret) *plan.Probe {
 	if err := remote.Usable(secret.Data[api.KubeconfigField]); err != nil {
 		return &plan.Probe{Message: fmt.Sprintf("the kubeconfig of the control-plane identity cannot be used: %v", err)}
@@ -40,7 +40,7 @@ func (s *summary) probe(id string, secret *corev1.Secret) *plan.Probe {
 	return outcome(*health)
 }
 
-// outcome reports the health of a peer in the words of its ForeignCluster.
+// outcome returns the health of a peer as its ForeignCluster reports it.
 func outcome(h remote.Health) *plan.Probe {
 	if err := problem(h); err != nil {
 		return &plan.Probe{Message: ctl.Steady(err) + "; check that the peer's API server is reachable from here"}

@@ -11,14 +11,15 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// CreationInput is the ForeignCluster of a peer that something was heard of. It has no UID if it does not exist.
+// CreationInput is the input for the creation of a peer's ForeignCluster.
 type CreationInput struct {
+	// Root has no UID if it does not exist.
 	Root *corev1beta1.ForeignCluster
-	// Uninstalling says that Liqo is being uninstalled.
+	// Uninstalling is set while Liqo is being uninstalled.
 	Uninstalling bool
 }
 
-// Creation makes a ForeignCluster that does not exist, unless its name cannot be the ID of a cluster.
+// Creation creates a ForeignCluster that does not exist, unless its name is no valid cluster ID.
 func Creation(in CreationInput) desired.Plan {
 	id := in.Root.Name
 	if in.Root.UID != "" || in.Uninstalling || api.ValidateClusterID(id) != nil {

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// mostOfOne is how many connections one address has at once. A virtual kubelet has three, and one for each
-	// stream of exec and port-forward.
-	mostOfOne = 100
-	// mostOfAll is how many there are in all; each takes 70 KB at most, buffers of both directions.
-	mostOfAll = 2000
+	// maxPerAddress is how many connections one address may have open. A virtual kubelet has three,
+	// and one for each stream of exec and port-forward.
+	maxPerAddress = 100
+	// maxConnections is how many connections may be open. Each takes at most 70 KB, for the buffers
+	// of both directions.
+	maxConnections = 2000
 )
 
-// limit closes the connections that are too many, of one address or in all. Others are served meanwhile.
+// limit closes new connections above a maximum, in total or of one address, and goes on with others.
 type limit struct {
 	net.Listener
 	all, one int
@@ -31,7 +32,7 @@ func limited(l net.Listener, all, one int) *limit {
 	return &limit{Listener: l, all: all, one: one, open: map[netip.Addr]int{}}
 }
 
-// Accept returns the next connection that is not one too many.
+// Accept returns the next connection within the limits.
 func (l *limit) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -46,7 +47,7 @@ func (l *limit) Accept() (net.Conn, error) {
 		if l.take(from) {
 			return &counted{TCPConn: tcp, release: sync.OnceFunc(func() { l.give(from) })}, nil
 		}
-		_ = tcp.Close() // nothing was said
+		_ = tcp.Close() // nothing has been sent
 	}
 }
 
@@ -70,7 +71,7 @@ func (l *limit) give(from netip.Addr) {
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that counts towards the limits until it is closed.
 type counted struct {
 	*net.TCPConn
 	release func()

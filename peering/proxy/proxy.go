@@ -1,10 +1,10 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy is the role that lets a consumer reach this cluster's API server through the
-// tunnel, for in-band peerings. It speaks HTTP CONNECT only and leads every connection to the
-// API server, whatever host was named, so that it opens nothing else. TLS is between the
-// consumer and the API server; the proxy has no rights and sees no content. Any pod of a consumer can connect, so
+// Package proxy is the role by which a consumer reaches this cluster's API server through the
+// tunnel, for in-band peerings. It serves HTTP CONNECT only, and forwards every connection to the
+// API server, whichever host the request names. TLS is between the consumer and the API server, so
+// the proxy needs no rights and cannot read the content. Any pod of a consumer can connect, so
 // connections are bounded (limit.go).
 package proxy
 
@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// apiServer is the API server as every pod sees it.
+	// apiServer is the address of the API server in every pod's DNS.
 	apiServer = "kubernetes.default.svc:443"
-	// headerTimeout bounds how long a client may take to say what it wants.
+	// headerTimeout bounds how long a client may take to send its request.
 	headerTimeout = 10 * time.Second
 	// dialTimeout bounds the connection to the API server.
 	dialTimeout = 10 * time.Second
-	// idleTimeout ends a tunnel in which nobody says anything. Clients of API servers ping after 30 s of silence, and
-	// streams of exec after 5 s.
+	// idleTimeout ends a connection over which nothing is sent. Clients of API servers ping after
+	// 30 s of silence, and streams of exec after 5 s.
 	idleTimeout = 10 * time.Minute
 )
 
@@ -56,7 +56,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// serve runs until ctx ends; connections that are open then end with the process.
+// serve runs until ctx ends. Connections that are open then end with the process.
 func serve(ctx context.Context, port int, h http.Handler) error {
 	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -65,7 +65,7 @@ func serve(ctx context.Context, port int, h http.Handler) error {
 	server := newServer(h)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(limited(listener, mostOfAll, mostOfOne)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limited(listener, maxConnections, maxPerAddress)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on port %d: %w", port, err)
 	}
 	return nil
@@ -76,12 +76,12 @@ func newServer(h http.Handler) *http.Server {
 		MaxHeaderBytes: 16 << 10}
 }
 
-// handler leads CONNECT requests to target.
+// handler forwards CONNECT requests to target.
 type handler struct {
 	target  string
 	allowed []string
 	log     klog.Logger
-	idle    time.Duration // as idleTimeout; 0 = that
+	idle    time.Duration // 0 = idleTimeout
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -113,43 +113,43 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	join(client, io.LimitReader(buffered, int64(buffered.Reader.Buffered())), server, cmp.Or(h.idle, idleTimeout))
 }
 
-// join copies both ways until both sides have said all they had to say, or neither says anything for a time. The client
-// has said something already.
-func join(client net.Conn, said io.Reader, server net.Conn, idle time.Duration) {
-	heard := func() {
+// join copies in both directions until both sides have closed theirs, or neither has sent anything
+// for a time. buffered holds what was read of the client together with its request.
+func join(client net.Conn, buffered io.Reader, server net.Conn, idle time.Duration) {
+	extend := func() {
 		end := time.Now().Add(idle)
-		_, _ = client.SetDeadline(end), server.SetDeadline(end) // fail only when the connection is gone already
+		_, _ = client.SetDeadline(end), server.SetDeadline(end) // fail only for closed connections
 	}
-	heard()
+	extend()
 	done := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(server, io.MultiReader(said,
-			noticed{client, heard})) // an error ends the tunnel like an end does
+		fromClient := io.MultiReader(buffered, activity{client, extend})
+		_, _ = io.Copy(server, fromClient) // an error ends this direction, as its end does
 		closeWrite(server)
 		close(done)
 	}()
-	_, _ = io.Copy(client, noticed{server, heard}) // as above
+	_, _ = io.Copy(client, activity{server, extend}) // as above
 	closeWrite(client)
 	<-done
 }
 
-// noticed calls heard whenever something is read.
-type noticed struct {
+// activity calls observed whenever something is read.
+type activity struct {
 	io.Reader
-	heard func()
+	observed func()
 }
 
-func (n noticed) Read(p []byte) (int, error) {
-	read, err := n.Reader.Read(p)
-	if read > 0 {
-		n.heard()
+func (a activity) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	if n > 0 {
+		a.observed()
 	}
-	return read, err
+	return n, err
 }
 
-// closeWrite passes on the end of one direction; the other one may go on.
+// closeWrite closes one direction of a connection; the other one stays open.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // fails only when the connection is gone already
+		_ = half.CloseWrite() // fails only for a closed connection
 	}
 }
