@@ -17,7 +17,8 @@ import (
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,verbs=approve,resourceNames=kubernetes.io/kube-apiserver-client
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
 
-// approve approves the signing requests that this controller made out of checked Tenants and ResourceSlices.
+// approve approves the signing requests that this process created for checked Tenants and
+// ResourceSlices.
 func approve() ctl.Registrar {
 	return ctl.Controller[*certificatesv1.CertificateSigningRequest, plan.ApproveInput]{
 		Name: "approve", Quiet: true, Only: plan.Undecided,

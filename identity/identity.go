@@ -1,12 +1,12 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity answers who the other cluster is and what it may do: a key
-// pair per peer, the handshake with nonce and signature, Tenants and their certificates, Identities and
-// their kubeconfigs, and the authentication and resources of ResourceSlices.
+// Package identity authenticates peers and grants them rights: a key pair per peer, the handshake
+// with nonce and signature, Tenants and their certificates, Identities and their kubeconfigs, and
+// the authentication and resources of ResourceSlices.
 //
-// It only reads objects, draws randomness and registers controllers; every decision is in
-// package plan. It does not copy anything between clusters and runs no virtual node.
+// It only reads objects, creates keys and nonces, and registers controllers. Every decision is in
+// package plan. It copies nothing between clusters, and runs no virtual node.
 //
 // Start reading at Controllers.
 package identity
@@ -28,36 +28,36 @@ type Options struct {
 	ClusterID string
 	// LiqoNamespace holds the key pairs.
 	LiqoNamespace string
-	// ClusterLabels go onto the virtual nodes that stand for this cluster.
+	// ClusterLabels are set on the virtual nodes that stand for this cluster.
 	ClusterLabels map[string]string
 	// DefaultNodeResources are granted for the resources a slice does not name.
 	DefaultNodeResources corev1.ResourceList
 	IngressClasses       []authv1beta1.IngressType
 	LoadBalancerClasses  []authv1beta1.LoadBalancerType
-	// DefaultLimitsEnforcement goes into every Quota.
+	// DefaultLimitsEnforcement is that of every Quota.
 	DefaultLimitsEnforcement offv1beta1.LimitsEnforcement
 	// Ceilings bound what consumers are granted.
 	Ceilings plan.Ceilings
-	// DefaultResourceSliceClassEnabled off denies slices of the default class.
+	// DefaultResourceSliceClassEnabled grants slices of the default class; false = they are denied.
 	DefaultResourceSliceClassEnabled bool
 	// StorageEnabled offers this cluster's storage classes.
 	StorageEnabled bool
 	// RealStorageClass is the class offered as default; empty = the cluster's own default.
 	RealStorageClass string
-	// TLSCompatibility makes the cluster's keys RSA instead of Ed25519.
+	// TLSCompatibility uses RSA keys instead of Ed25519.
 	TLSCompatibility bool
-	// APIServerAddress is the URL peers reach the API server at; empty = that of a
+	// APIServerAddress is the URL by which peers reach the API server; empty = that of a
 	// control-plane node.
 	APIServerAddress string
-	// CA is the PEM bundle peers check the API server with: the override of the user, or the
-	// one this process itself uses. It is not handed out when TrustedCA is set.
+	// CA is the PEM bundle with which peers verify the API server: the one that the user set, or
+	// that of this process. Peers do not get it if TrustedCA is set.
 	CA        []byte
 	TrustedCA bool
-	// CertificateLifetime is asked of the signer for certificates of consumers; 0 leaves it to the signer.
+	// CertificateLifetime is requested for certificates of consumers; 0 = the signer chooses.
 	CertificateLifetime time.Duration
 }
 
-// Controllers lists everything of this room that runs in the controller role.
+// Controllers returns the controllers of this room.
 func Controllers(o Options) []ctl.Registrar {
 	return []ctl.Registrar{
 		keyPair{o},

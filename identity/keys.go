@@ -31,9 +31,10 @@ const (
 	keyRetry = 5 * time.Second
 )
 
-// keyPair creates Secret authentication-keys at start if it does not exist, and never replaces it. Former versions used
-// that key for all peers; new peerings have keys of their own, but users know the Secret's name. It uses create instead
-// of apply, because of two concurrent applies the second would replace the key.
+// keyPair creates Secret authentication-keys at start if it does not exist, and never replaces it.
+// Former versions used that key for all peers. New peerings have keys of their own, but users know
+// the Secret's name. It uses create instead of apply, because of two concurrent applies the second
+// would replace the key.
 type keyPair struct{ Options }
 
 // Register adds the creation to the manager; only the leader does it.
@@ -85,8 +86,8 @@ func (k keyPair) newKey() (crypto.Signer, error) {
 	return key, err
 }
 
-// peerKeys creates a key pair for each tenant namespace. A peering user can read the kubeconfigs in the tenant
-// namespace of its cluster, so no other peer may trust the key in them.
+// peerKeys creates a key pair for each tenant namespace. A peering user can read the kubeconfigs in
+// the tenant namespace of its cluster, so no other peer may trust the key in them.
 func (o Options) peerKeys() ctl.Registrar {
 	return ctl.Controller[*corev1.Namespace, plan.PeerKeysInput]{
 		Name: "peer-keys", Quiet: true, Owns: []client.Object{&corev1.Secret{}},
@@ -108,8 +109,8 @@ func (o Options) peerKeys() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 
-// keys reads the private keys that may be used in a tenant namespace. It reads from the API server, because the cache
-// drops the data of Secrets without Liqo's labels, such as those made by users.
+// keys reads the private keys that may be used in a tenant namespace. It reads from the API server,
+// because the cache drops the data of Secrets without Liqo's labels, such as those made by users.
 func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string) (plan.Keys, error) {
 	var keys plan.Keys
 	for name, into := range map[string]*[]byte{

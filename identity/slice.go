@@ -21,11 +21,11 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// finalizerSlice keeps a consumer's slice, and with it the identity, until its virtual node has
-// drained; at the provider it is there for the signing request, which has no owner.
+// finalizerSlice keeps a slice of this cluster, and its Identity, until the virtual node is drained.
+// At the provider it keeps the slice until its signing request is deleted, which has no owner.
 const finalizerSlice = "resourceslice.liqo.io/finalizer"
 
-// slices serves ResourceSlices: those asked for here and those granted to consumers.
+// slices reconciles ResourceSlices: those of this cluster, and the copies of consumers.
 func (o Options) slices() ctl.Registrar {
 	all, sameNamespace := ctl.All(&authv1beta1.ResourceSliceList{}), ctl.SameNamespace(&authv1beta1.ResourceSliceList{})
 	return ctl.Controller[*authv1beta1.ResourceSlice, plan.SliceInput]{
@@ -217,7 +217,7 @@ func remoteNamespace(ctx context.Context, r client.Reader, namespace string) (st
 	return "", err
 }
 
-// controlPlaneSecrets reads the Secrets with a kubeconfig of the control plane in a tenant namespace.
+// controlPlaneSecrets reads the Secrets with a kubeconfig of the control plane in a namespace.
 func controlPlaneSecrets(ctx context.Context, r client.Reader, namespace string) ([]corev1.Secret, error) {
 	var secrets corev1.SecretList
 	if err := r.List(ctx, &secrets, client.InNamespace(namespace),

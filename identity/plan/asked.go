@@ -114,7 +114,7 @@ func (in AskedSlice) refused(plan desired.Plan) desired.Plan {
 	return reporting(plan, desired.Wait(c.Reason, "%s", c.Message).Verdict)
 }
 
-// release keeps the identity until the virtual node is drained.
+// release waits until the virtual node is drained, so that the Identity stays until then.
 func (in AskedSlice) release() desired.Plan {
 	if in.VirtualNode == nil {
 		return desired.Plan{}
@@ -143,7 +143,7 @@ func (in AskedSlice) unique() desired.Verdict {
 	return desired.Verdict{}
 }
 
-// fill completes the fields that the user left out: consumer, provider and the signing request.
+// fill sets the fields that the user left out: consumer, provider and the signing request.
 func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	filled := in.Root.DeepCopy()
 	peer := cmp.Or(in.Root.Spec.ProviderClusterID, in.Root.Labels[api.LabelRemoteClusterID], in.NamespacePeer)
@@ -172,9 +172,10 @@ func (in AskedSlice) fill() (*authv1beta1.ResourceSlice, desired.Verdict) {
 	return filled, desired.Verdict{}
 }
 
-// key returns the private key for the slice's request. It is the control plane's key, because a provider may compare
-// the two: the shared key until the control plane authenticates with the peer's own. If the control plane's credentials
-// do not show which key it uses, the slice keeps its current key.
+// key returns the private key for the slice's request. It is the control plane's key, because a
+// provider may compare the two: the shared key until the control plane authenticates with the
+// peer's own. If the control plane's credentials do not show which key it uses, the slice keeps its
+// current key.
 func (in AskedSlice) key() (crypto.Signer, error) {
 	own, err := ParsePrivateKey(in.Keys.Own)
 	if err != nil {
@@ -200,7 +201,8 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 	return err == nil && sameKey(asked, key.Public())
 }
 
-// use makes objects of the provider's answer. Without an acceptance it adds and removes nothing.
+// use plans the objects for the provider's answer. Unless that is an acceptance, it neither adds nor
+// removes any.
 func (in AskedSlice) use() desired.Plan {
 	root := in.Root
 	for _, t := range answerTypes {

@@ -18,13 +18,14 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// ceilingInterval is how long to wait before a slice above a ceiling is checked again: any slice of any
-// consumer that shrinks or goes may have made room.
+// ceilingInterval is how long to wait before a slice above a ceiling is checked again. No event of
+// the slice shows that another one, of any consumer, has been reduced or deleted.
 const ceilingInterval = time.Minute
 
-// Ceilings bound what slices of the default class are granted. A resource that is not named is not bounded.
+// Ceilings bound what slices of the default class are granted. A resource that is not named is not
+// bounded.
 type Ceilings struct {
-	// Slice bounds each slice, Consumer all slices of one consumer, and Total the slices of all consumers.
+	// Slice bounds each slice, Consumer all slices of one consumer, and Total those of all consumers.
 	Slice    corev1.ResourceList `json:"slice,omitempty"`
 	Consumer corev1.ResourceList `json:"consumer,omitempty"`
 	Total    corev1.ResourceList `json:"total,omitempty"`
@@ -80,8 +81,8 @@ func (in GrantedSlice) Exceeded() string {
 	return ""
 }
 
-// within reports whether a slice asks for no more of a resource than it was granted. An accepted slice that does
-// not name pods may have any number of them.
+// within reports whether a slice requests no more of a resource than it was granted. An accepted
+// slice that does not name pods may have any number of them.
 func within(name corev1.ResourceName, amounts, granted corev1.ResourceList) bool {
 	amount, named := amounts[name]
 	has, had := granted[name]
@@ -116,8 +117,8 @@ func add(sum, more corev1.ResourceList) {
 	}
 }
 
-// aboveCapacity warns of a new grant that all nodes of this cluster together cannot hold. Virtual nodes stand
-// for other clusters.
+// aboveCapacity returns an event about a new grant that exceeds the sum of this cluster's nodes.
+// Virtual nodes do not count, because they stand for other clusters.
 func (in GrantedSlice) aboveCapacity() []desired.Event {
 	if !in.Changes() || len(in.Nodes) == 0 {
 		return nil

@@ -28,8 +28,8 @@ const (
 	// requestNameHash is the number of hex characters in the name of a signing request: 64 bits.
 	requestNameHash = 16
 
-	// DefaultLifetime is asked of the signer for certificates of peers: long enough for a signer to be mended
-	// after two thirds of it, short because certificates cannot be revoked.
+	// DefaultLifetime is requested for certificates of peers. It is short, because certificates cannot
+	// be revoked, but a third of it suffices to repair a signer that fails at the renewal.
 	DefaultLifetime = 30 * 24 * time.Hour
 )
 
@@ -58,15 +58,15 @@ func ParseCertificate(data []byte) (*x509.Certificate, error) {
 // lifetime.
 //
 //	NotBefore ─────────────────── RenewAt ── LateAt ── NotAfter
-//	          2/3 of the life        │ 1/12  │   1/4: somebody is told and has time to help
+//	          2/3 of the life        │ 1/12  │   1/4: reported, so that users can resolve it
 //	                                 └ time for retries and replication
 func RenewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }
 
-// trusted reports whether an API server trusts a certificate (PEM, with intermediates): one of the chain is signed by
-// one of its client CAs (PEM). CAs that are not known, or cannot be read, say nothing against it. Times are not
-// compared: a certificate of a CA lasts no longer than the CA.
+// trusted reports whether an API server trusts a certificate (PEM, with intermediates): one of the
+// chain is signed by one of its client CAs (PEM). Unless the CAs can be read, every certificate
+// counts as trusted. Times are not compared: a certificate of a CA lasts no longer than the CA.
 func trusted(chain, clientCAs []byte) bool {
 	roots, err := certificates(clientCAs)
 	if err != nil || len(roots) == 0 {

@@ -1,21 +1,22 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan decides who the other cluster is and what it may do. Everything here is pure:
-// keys, nonces and the time are fields of the inputs, and the same input gives the same plan.
+// Package plan decides how peers are authenticated, and which rights they get. It is pure: keys,
+// nonces and the time are fields of the inputs, and the same input gives the same plan.
 //
-// Provider side: Nonce makes the challenge, Tenant checks the answer and issues the
-// control-plane certificate and its bindings, Slice (of a replicated ResourceSlice) issues the
-// certificate of one slice and grants resources, Renew hands fresh credentials to the consumer.
-// Consumer side: SignedNonce answers the challenge, Identity turns credentials into a
-// kubeconfig Secret, Slice (of a local ResourceSlice) fills the request and makes Identity and
-// VirtualNode out of the answer.
+// At the provider, Nonce creates the challenge. Tenant checks the answer, and issues the
+// control-plane certificate and its bindings. Slice (of a replicated ResourceSlice) issues the
+// certificate of one slice and grants resources. Renew gives new credentials to the consumer.
 //
-// Start reading at Tenant; keys.go, csr.go, certificate.go and kubeconfig.go hold the
-// cryptography and formats the plans stand on.
+// At the consumer, Nonce answers the challenge. Identity plans a kubeconfig Secret with the
+// credentials. Slice (of a local ResourceSlice) fills the request, and plans Identity and
+// VirtualNode from the answer.
+//
+// Start reading at Tenant. The cryptography and formats are in keys.go, csr.go, certificate.go and
+// kubeconfig.go.
 package plan
 
-// Reasons of verdicts. The first group are the events users know.
+// Reasons of verdicts. Users know those of the first group as reasons of events.
 const (
 	// ReasonNonceNotFound: create the nonce, or sign with the one that exists.
 	ReasonNonceNotFound = "NonceNotFound"
@@ -23,7 +24,7 @@ const (
 	ReasonSignatureVerificationFailed = "SignatureVerificationFailed"
 	// ReasonInvalidCSR: create a new request with the expected subject and key.
 	ReasonInvalidCSR = "InvalidCSR"
-	// ReasonAuthParamsFailed: configure the address peers reach the API server at.
+	// ReasonAuthParamsFailed: configure the address by which peers reach the API server.
 	ReasonAuthParamsFailed = "AuthParamsFailed"
 	// ReasonWrongNamespace: move the object to the tenant namespace of its peer.
 	ReasonWrongNamespace = "WrongNamespace"
@@ -31,7 +32,7 @@ const (
 	ReasonInvalid = "Invalid"
 	// ReasonMissingClusterID: name the peer in the label or in the spec.
 	ReasonMissingClusterID = "MissingClusterID"
-	// ReasonTenantNotFound: create a Tenant for the consumer, or repair the one there is.
+	// ReasonTenantNotFound: create a Tenant for the consumer, or correct the existing one.
 	ReasonTenantNotFound = "TenantNotFound"
 	// ReasonRemoteCertificateFailed: look at the CertificateSigningRequest and its signer.
 	ReasonRemoteCertificateFailed = "RemoteCertificateFailed"
@@ -40,15 +41,15 @@ const (
 	ReasonKeysNotFound = "KeysNotFound"
 	// ReasonCertificatePending: the signer has not answered yet.
 	ReasonCertificatePending = "CertificatePending"
-	// ReasonCertificateNotRenewed: at the provider look at the signer; at the consumer look at the provider.
+	// ReasonCertificateNotRenewed: check the signer at the provider; the consumer asks the provider.
 	ReasonCertificateNotRenewed = "CertificateNotRenewed"
-	// ReasonCertificateUntrusted: let signer and API server use one CA; the consumer then authenticates again.
+	// ReasonCertificateUntrusted: let signer and API server use one CA, then authenticate again.
 	ReasonCertificateUntrusted = "CertificateUntrusted"
 	// ReasonForeignBinding: remove the binding, or give the consumer another cluster ID.
 	ReasonForeignBinding = "ForeignBinding"
-	// ReasonAddressNotApproved: the provider names another API server; the message says how to approve it.
+	// ReasonAddressNotApproved: approve the provider's other API server as the message says.
 	ReasonAddressNotApproved = "AddressNotApproved"
-	// ReasonUserTaken: the user name is already in use; choose another name for the slice or the cluster.
+	// ReasonUserTaken: choose another name for the slice or the cluster; the user name is in use.
 	ReasonUserTaken = "UserTaken"
 	// ReasonDraining: what the tenant holds is being removed.
 	ReasonDraining = "Draining"

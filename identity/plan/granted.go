@@ -31,10 +31,11 @@ const (
 	sliceResourcesDenied        = "ResourceSliceResourcesDenied"
 	sliceDefaultClassDisabled   = "DefaultResourceSliceClassDisabled"
 	reasonTooMany               = "TooManyResourceSlices"
-	// reasonCeilingExceeded: the slice asks for more than this cluster grants. Ask for less, or have the provider raise
-	// the ceiling that the message names.
+	// reasonCeilingExceeded: request less, or have the provider raise the ceiling that the message
+	// names.
 	reasonCeilingExceeded = "ResourceSliceCeilingExceeded"
-	// reasonGrantAboveCapacity is that of a warning event at the provider: more was granted than its nodes have.
+	// reasonGrantAboveCapacity is the reason of a warning event at the provider: more was granted than
+	// its nodes have.
 	reasonGrantAboveCapacity = "GrantAboveCapacity"
 
 	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"
@@ -65,13 +66,15 @@ type GrantedSlice struct {
 	Tenant *authv1beta1.Tenant
 	// Slices are all of Root's namespace, Root among them.
 	Slices []authv1beta1.ResourceSlice
-	// Users are those who have a user name here, when Root has no credentials yet; later they do not matter.
+	// Users holds the user names in this cluster. It is empty if Root has credentials: then they do
+	// not matter.
 	Users Users
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
 	// StorageClasses are those of this cluster; empty when storage is not offered.
 	StorageClasses []storagev1.StorageClass
-	// All are the slices of all consumers and Nodes those of this cluster. They are read when Changes says so.
+	// All holds the slices of all consumers, Nodes the nodes of this cluster. Both are read only if
+	// Changes returns true.
 	All   []authv1beta1.ResourceSlice
 	Nodes []corev1.Node
 	Offer Offer
@@ -83,10 +86,10 @@ type GrantedSlice struct {
 	Now       time.Time
 }
 
-// plan answers the two questions of a slice, who asks and how much it gets, and bounds its user
-// by a Quota. What was accepted once stays accepted; cordoning only refuses what is new, and only
-// the second question: a user without a Quota runs nothing, and the consumer's liqoctl takes a
-// refused identity for an error. The consumer reads the answer in AskedSlice.plan.
+// plan sets the two conditions of a slice, authentication and resources, and bounds its user by a
+// Quota. What was accepted once stays accepted. A cordon refuses only resources that were not
+// granted before: a user without a Quota runs nothing, while the consumer's liqoctl takes a refused
+// authentication for an error. The consumer reads the answer in AskedSlice.plan.
 func (in GrantedSlice) plan() desired.Plan {
 	root := in.Root
 	if root.DeletionTimestamp != nil {
@@ -113,8 +116,8 @@ func (in GrantedSlice) plan() desired.Plan {
 	return plan
 }
 
-// lacks returns the reason why the slice is not ready. Both questions must be accepted, as at the
-// consumer. For other classes than the default, their controller's answer is in Root.
+// lacks returns the reason why the slice is not ready. Both conditions must be accepted, as at the
+// consumer. For a class other than the default, Root has the condition of that class's controller.
 func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdict {
 	answered = answered.DeepCopy()
 	answered.Spec, answered.Generation = in.Root.Spec, in.Root.Generation
@@ -141,8 +144,8 @@ func (in GrantedSlice) lacks(answered *authv1beta1.ResourceSlice) desired.Verdic
 	return desired.Verdict{}
 }
 
-// slicesPerTenant bounds the certificates, Secrets and Quotas that a consumer can have made here. Each
-// slice is a node of its own at the consumer; a hub with a slice for each of its teams has some tens.
+// slicesPerTenant bounds the certificates, Secrets and Quotas that a consumer can cause here. Each
+// slice is a node at the consumer. A hub with a slice for each of its teams has some tens.
 const slicesPerTenant = 100
 
 // many reports whether the consumer already has slicesPerTenant older slices.
@@ -179,7 +182,7 @@ func (in GrantedSlice) authenticate() (desired.Plan, error) {
 	return in.issue(), nil
 }
 
-// check compares what the slice says with the tenant whose namespace it is in.
+// check reports whether the slice and its signing request are those of the namespace's tenant.
 func (in GrantedSlice) check() error {
 	root, consumer := in.Root, in.Tenant.Spec.ClusterID
 	_, err := CheckRequest(root.Spec.CSR, SliceSubject(root.Name, consumer))
@@ -192,8 +195,8 @@ func (in GrantedSlice) check() error {
 	return nil
 }
 
-// unique checks that nobody else has the user name of the slice, which a consumer chooses by the slice's
-// name and its own ID. A slice that has credentials keeps them.
+// unique checks that nobody else has the slice's user name, which follows from the slice's name and
+// the consumer's ID. A slice that has credentials keeps them.
 func (in GrantedSlice) unique() error {
 	user := api.ResourceSliceUserName(in.Root.Name, in.Tenant.Spec.ClusterID)
 	if other := in.Users.Holder(user); other != "" && NeedsUser(in.Root) {
@@ -244,9 +247,8 @@ func (in GrantedSlice) status(plan desired.Plan) desired.Plan {
 	return plan
 }
 
-// provide adds to the plan what is granted and the Quota that bounds it; invalid says why the
-// slice gets nothing. A class other than the default is answered by a controller of the
-// administrator's.
+// provide adds the granted resources and their Quota to the plan; invalid is the reason why nothing
+// is granted. For a class other than the default, the administrator's own controller decides.
 func (in GrantedSlice) provide(plan *desired.Plan, invalid error) {
 	root, answer := in.Root, &plan.Status.(*authv1beta1.ResourceSlice).Status
 	if !defaultClass(root) {
@@ -292,7 +294,7 @@ func (in GrantedSlice) granting(quota desired.Object, amounts corev1.ResourceLis
 			consumer, api.ResourceSliceUserName(in.Root.Name, consumer), strings.Join(list, ", "))}
 }
 
-// grant fills in what this cluster offers, amounts as asked.
+// grant sets the requested amounts and the classes that this cluster offers.
 func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
 	answer.Resources = in.amounts()
 	answer.StorageClasses = in.storageClasses()
@@ -371,7 +373,7 @@ func (in GrantedSlice) storageClasses() []authv1beta1.StorageType {
 	return types
 }
 
-// quota bounds the user of the slice.
+// quota returns the Quota of the slice's user.
 func (in GrantedSlice) quota(amounts corev1.ResourceList) desired.Object {
 	root := in.Root
 	user := api.ResourceSliceUserName(root.Name, in.Tenant.Spec.ClusterID)

@@ -26,18 +26,18 @@ type IdentityInput struct {
 	NamespacePeer string
 	// Keys holds the private keys for NamespacePeer.
 	Keys Keys
-	// Renew is the mailbox of Root in which the provider leaves fresh credentials, nil for none.
+	// Renew is the Renew of Root, whose status has the credentials that replace those of Root; nil =
+	// none.
 	Renew *authv1beta1.Renew
-	// ControlPlane is the control plane's Identity for the same provider, nil for none: it says
-	// whether the provider is reached in band.
+	// ControlPlane is the control plane's Identity for the same provider; nil = none. Its annotation
+	// says whether the provider is reached in band.
 	ControlPlane *authv1beta1.Identity
-	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider: that of
-	// ControlPlane, or one that was made by hand.
+	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider:
+	// that of ControlPlane, or one made by hand.
 	ControlPlaneSecrets []corev1.Secret
-	// Kubeconfig is the Secret of Root as it is now, nil for none.
+	// Kubeconfig is the current Secret of Root; nil = none.
 	Kubeconfig *corev1.Secret
-	// Configurations hold the ranges to which the provider's are remapped; they are read only in
-	// band.
+	// Configurations hold the ranges to which the provider's are remapped. They matter only in band.
 	Configurations []netv1beta1.Configuration
 	Now            time.Time
 }
@@ -195,7 +195,7 @@ func (in IdentityInput) withRenew(plan desired.Plan, key crypto.Signer) desired.
 	return plan
 }
 
-// replicationLabels ask for an object to be copied to the peer.
+// replicationLabels returns the labels by which an object is replicated to the peer.
 func replicationLabels(peer string) map[string]string {
 	return map[string]string{api.LabelRemoteClusterID: peer, api.LabelReplication: "true", api.LabelRemoteID: peer}
 }

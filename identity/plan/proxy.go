@@ -12,11 +12,11 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
-// proxy is where the kubeconfig's requests go through. In band it is an address of the provider's
-// external range, which this cluster may come to see elsewhere: its host part stays, its prefix is
-// that of the range now.
+// proxy returns the URL of the proxy for the kubeconfig. In band its host is an address in the
+// provider's external range. If this cluster has remapped that range, the address gets the present
+// prefix and keeps its host part.
 //
-//	spec.authParams.proxyURL   external ranges seen now       proxy
+//	spec.authParams.proxyURL   present external ranges        proxy
 //	http://10.71.0.2:8118      10.81.0.0/16                   http://10.81.0.2:8118
 //	http://10.71.0.2:8118      10.81.0.0/16, 10.71.0.0/16     http://10.71.0.2:8118
 //	http://10.71.0.2:8118      not known                      http://10.71.0.2:8118

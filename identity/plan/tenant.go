@@ -23,14 +23,14 @@ import (
 // TenantInput is the input for a consumer's rights at this provider.
 type TenantInput struct {
 	Root *authv1beta1.Tenant
-	// Namespace is the one Root lies in.
+	// Namespace is that of Root.
 	Namespace *corev1.Namespace
 	// Tenants are all Tenants of the cluster, Root among them.
 	Tenants []authv1beta1.Tenant
 	// Nonces are the Secrets with the challenges made in Root's namespace.
 	Nonces []corev1.Secret
-	// AllSlices, RoleBindings and ClusterRoleBindings are all of the cluster, when Root has no
-	// certificate yet; later they do not matter.
+	// AllSlices, RoleBindings and ClusterRoleBindings are those of all namespaces. They are empty if
+	// Root has a certificate: then they do not matter.
 	AllSlices           []authv1beta1.ResourceSlice
 	RoleBindings        []rbacv1.RoleBinding
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
@@ -38,7 +38,7 @@ type TenantInput struct {
 	ControlPlaneBinding *rbacv1.RoleBinding
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
-	// Slices, Maps and Renews are those of Root's namespace, what the consumer replicated among them.
+	// Slices, Maps and Renews are those of Root's namespace, with the copies of the consumer.
 	Slices []authv1beta1.ResourceSlice
 	Maps   []offv1beta1.NamespaceMap
 	Renews []authv1beta1.Renew
@@ -240,8 +240,8 @@ func (in TenantInput) prove() desired.Plan {
 			"'liqoctl generate tenant' on the consumer")
 }
 
-// signed returns the challenges that the Tenant answers: at most one, unless someone created equal
-// ones.
+// signed returns the challenges that the Tenant's signature answers: at most one, unless somebody
+// created equal ones.
 func (in TenantInput) signed() []desired.Object {
 	var out []desired.Object
 	for i := range in.Nonces {
@@ -331,13 +331,14 @@ func (in TenantInput) clusterBinding() *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// flowPrecedence is below those of Kubernetes' own FlowSchemas for nodes, leaders and kube-system, of
-// at most 900, and above those for ServiceAccounts and for everybody, of 9000 and 9900.
+// flowPrecedence is between those of Kubernetes' own FlowSchemas: nodes, leaders and kube-system
+// have at most 900, ServiceAccounts and all other users 9000 and 9900.
 const flowPrecedence = 1000
 
-// flowSchema puts the consumer's requests into the priority level of peers: those of its control plane,
-// of its slices and of who is bound by hand. A drained consumer keeps it, as it keeps its certificates.
-// Without a distinguisher all of them are one flow: a consumer has no larger share with more slices.
+// flowSchema assigns the consumer's requests to the priority level of peers: those of its control
+// plane, of its slices, and of users and ServiceAccounts in a binding made by hand. A drained
+// consumer keeps it, as it keeps its certificates. Without a distinguisher, all these requests are
+// one flow, so more slices give a consumer no larger share.
 func (in TenantInput) flowSchema() *flowcontrolv1.FlowSchema {
 	id, all := in.Root.Spec.ClusterID, []string{"*"}
 	subjects := []flowcontrolv1.Subject{

@@ -19,20 +19,22 @@ import (
 // reports that a binding of somebody else is gone.
 const takenInterval = time.Minute
 
-// Users are those who have a user name in this cluster. A cluster ID, the user of a ResourceSlice and
-// a subject that an administrator chose are all plain texts: two of the same name share their rights.
+// Users holds the user names in this cluster, and their owners. Cluster IDs, users of ResourceSlices
+// and subjects that administrators chose share one space of names: two of the same name would share
+// their rights.
 type Users struct {
-	// ClusterIDs are those of this cluster and of its peers.
+	// ClusterIDs are the IDs of this cluster and of its peers.
 	ClusterIDs []string
 	Tenants    []authv1beta1.Tenant
-	// Slices are ResourceSlices of the whole cluster. Those count that have credentials of this cluster.
+	// Slices are the ResourceSlices of all namespaces. Only those with credentials of this cluster
+	// have a user.
 	Slices              []authv1beta1.ResourceSlice
 	RoleBindings        []rbacv1.RoleBinding
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 }
 
-// Holder names who has a user name; empty means nobody. Bindings that Liqo made do not count: each is
-// for a tenant or a slice.
+// Holder returns the object that a user name belongs to; empty = none. Bindings that Liqo created do
+// not count: each is for a tenant or a slice.
 func (u Users) Holder(user string) string {
 	if strings.HasPrefix(user, api.PeeringUserName("")) {
 		return fmt.Sprintf("a peering user (%s…)", api.PeeringUserName(""))
@@ -55,7 +57,7 @@ func (u Users) Holder(user string) string {
 		func(*rbacv1.RoleBinding) bool { return false })
 }
 
-// binding names a binding that Liqo did not make and that has such a subject; empty means none.
+// binding returns the first binding of others that has such a subject; empty = none.
 func (u Users) binding(has func(rbacv1.Subject) bool, except func(*rbacv1.RoleBinding) bool) string {
 	for i := range u.ClusterRoleBindings {
 		if b := &u.ClusterRoleBindings[i]; !ours(b) && slices.ContainsFunc(b.Subjects, has) {
@@ -70,6 +72,6 @@ func (u Users) binding(has func(rbacv1.Subject) bool, except func(*rbacv1.RoleBi
 	return ""
 }
 
-// NeedsUser reports whether a slice has no credentials of this cluster yet, so that its user name is still
-// to be checked. Credentials are kept when a later answer is a refusal.
+// NeedsUser reports whether a slice has no credentials of this cluster yet, so that its user name has
+// to be checked. A later refusal does not remove credentials.
 func NeedsUser(s *authv1beta1.ResourceSlice) bool { return s.Status.AuthParams == nil }

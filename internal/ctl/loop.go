@@ -168,9 +168,9 @@ func refusal(err error) bool {
 	return refused && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// act applies the plan and reports whether it is complete and nothing is left to prune. If one
-// object fails, the others are applied all the same. If one belongs to somebody else, those after
-// it are not applied: they may grant it rights, or use it.
+// act applies the plan, and reports whether it is complete and nothing is left to prune. If one
+// object fails, the others are still applied. If one belongs to another owner, those after it are
+// not applied: they may grant it rights, or use it.
 func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
@@ -256,7 +256,7 @@ func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, mes
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
-// errForeign reports that an object of the name exists and belongs to somebody else.
+// errForeign reports that an object of the name exists and has another owner.
 type errForeign struct{ kind, name string }
 
 func (e errForeign) Error() string {
@@ -267,9 +267,9 @@ func (e errForeign) Error() string {
 // it becomes free.
 const foreignInterval = 10 * time.Second
 
-// create creates an object. If one exists, there are three cases: it is the root's and the cache is
-// stale; it was made for a deleted root of that name and an event follows when it is deleted; or it
-// is somebody else's.
+// create creates an object. If one exists, there are three cases: it is the root's, and the cache is
+// stale; it was made for a deleted root of that name, and an event follows when it is deleted; or it
+// has another owner.
 func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
 	err := l.objects.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Root is command liqo with the roles a binary holds. As those of Kubernetes, each takes --v, how
-// much it logs.
+// Root returns command liqo with the roles of a binary as subcommands. Each has Kubernetes' flag --v,
+// the verbosity of its log.
 func Root(roles ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "liqo",
