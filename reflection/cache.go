@@ -23,16 +23,18 @@ type contents map[client.Object]content
 // content describes the objects of one kind in a cache: those that marks and fields select, reduced
 // by trim. A nil field does not restrict anything.
 type content struct {
-	marks  labels.Selector
-	fields fields.Selector
-	trim   func(client.Object)
+	selector labels.Selector
+	fields   fields.Selector
+	trim     func(client.Object)
 }
 
 // newCache makes a cache of one namespace. Its objects are shared: readers must not change them.
 func newCache(c *remote.Cluster, namespace string, kinds contents) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for kind, content := range kinds {
-		byObject[kind] = cache.ByObject{Label: content.marks, Field: content.fields, Transform: trimming(content.trim)}
+		byObject[kind] = cache.ByObject{
+			Label: content.selector, Field: content.fields, Transform: trimming(content.trim),
+		}
 	}
 	return c.NewCache(cache.Options{
 		DefaultNamespaces:            map[string]cache.Config{namespace: {}},

@@ -50,7 +50,7 @@ func (c CustomResource) kind(o Options) Kind {
 	prototype.SetGroupVersionKind(c.Resource.GroupVersion().WithKind(c.Kind))
 	return Kind{
 		Name: c.Kind, Workers: c.Workers, AllowList: c.IsAllowList(),
-		Home: prototype, Remote: prototype.DeepCopy(), Marks: marks(o),
+		Home: prototype, Remote: prototype.DeepCopy(), RemoteSelector: ownSelector(o),
 		Push: Typed(translate.Custom),
 	}
 }

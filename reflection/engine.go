@@ -1,31 +1,32 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reflection keeps objects of this cluster and of a provider equal. One engine and a
-// table of kinds serve two purposes: in the virtual kubelet the objects of offloaded namespaces
-// (pods, services, configuration) are reflected to the provider and the state of the pods comes
-// back; in the controller our own kinds are replicated to the peer (package replication).
+// Package reflection keeps objects of this cluster and of a provider equal, with one engine and a
+// table of kinds. In the virtual kubelet it reflects the objects of offloaded namespaces (pods,
+// services, configuration) to the provider, and pulls the status of the pods. In the controller it
+// replicates our own kinds to the peer (package replication). The home cluster is the one whose
+// objects are pushed: the consumer, except for events.
 //
 //	home cluster                engine                 remote cluster
-//	object ── event ──▶ queue ─▶ Push ── create, patch, delete ──▶ object with our marks
+//	object ── event ──▶ queue ─▶ Push ── create, patch, delete ──▶ object with our labels
 //	status ◀── patch ─── Pull ◀─ queue ◀── event ── object, or what was made from it
 //
-// What an object looks like on the other side is decided by the pure functions of package
-// translate. The engine alone handles ownership, deletion, retries and namespaces:
+// The pure functions of package translate compute the objects and statuses. The engine alone
+// handles ownership, deletion, retries and namespaces:
 //
-//   - A remote object is ours if it carries our marks (labels). Caches at the remote hold only
-//     those. Anything else of the same name is never touched: creation is a plain create, which
-//     the API server refuses if the name is taken.
-//   - A change is one merge patch with the UID of the object it was computed for, holding only
-//     what differs; there is no server-side apply here, because apply would merge into a foreign
-//     object instead of refusing, and would leave alone the keys others add to our data. The
-//     field manager is still named, and tells which labels and annotations came from home.
-//   - Deletion names the UID.
-//   - Nothing is polled and nothing is written twice: every write waits for its own event
-//     before the object is judged again (ledger).
+//   - A remote object is ours if it has our ownership labels. Caches of the remote cluster hold
+//     only those. Another object of the same name is never changed: the engine sends a plain
+//     create, which the API server refuses if the name is taken.
+//   - A change is one merge patch of what differs, with the UID of the object it was computed for.
+//     Server-side apply would merge into an object of another owner instead of refusing it, and
+//     would keep keys that others add to our data. The field manager of the patch is still ours:
+//     it shows which labels and annotations are reflected.
+//   - A deletion has the UID as precondition.
+//   - Nothing is polled, and nothing is written twice: after a write, the object is reconciled
+//     again only when the write's own event has been observed (ledger).
 //
-// The engine does not know where its Views come from (Run makes them for the virtual kubelet),
-// and does not know the Node object.
+// The engine gets its Views from its caller (Run computes them for the virtual kubelet), and does
+// not use the Node object.
 //
 // Start reading at Kind, then Engine, then sync.
 package reflection
@@ -80,7 +81,7 @@ type Config struct {
 // EventFunc writes an event on a home object; level is Normal or Warning.
 type EventFunc func(home runtime.Object, level, reason, message string)
 
-// Engine keeps the objects of two clusters equal. It does nothing until See is called once.
+// Engine keeps the objects of two clusters equal. It does nothing until SetView is called once.
 type Engine struct {
 	Config
 	kinds []*worker
@@ -188,10 +189,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// See sets a new view. It opens the namespaces that are new in it, and closes those that it no
+// SetView sets a new view. It opens the namespaces that are new in it, and closes those that it no
 // longer has: the provider removes their remote objects with the namespace. Then it enqueues every
 // object. Calls must not overlap. ctx is that of Run.
-func (e *Engine) See(ctx context.Context, view translate.View) error {
+func (e *Engine) SetView(ctx context.Context, view translate.View) error {
 	before := e.view.Swap(&view)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -215,20 +216,20 @@ func (e *Engine) See(ctx context.Context, view translate.View) error {
 		log.FromContext(ctx).Info("view of the peer changed", "peer", e.Peer, "namespaces", len(view.Namespaces))
 	}
 	for _, w := range e.kinds {
-		w.lookAtAll(ctx)
+		w.enqueueAll(ctx)
 	}
 	return nil
 }
 
-// seeOwn sets a view in which only Own differs, and enqueues the objects of kinds with a Report:
-// only these show addresses. Calls must not overlap with See.
-func (e *Engine) seeOwn(ctx context.Context, view translate.View) {
+// setOwn sets a view in which only Own differs, and enqueues the objects of kinds with a Report:
+// only these show addresses. Calls must not overlap with SetView.
+func (e *Engine) setOwn(ctx context.Context, view translate.View) {
 	e.view.Store(&view)
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, w := range e.kinds {
 		if w.Report != nil {
-			w.lookAtAll(ctx)
+			w.enqueueAll(ctx)
 		}
 	}
 }
@@ -260,30 +261,30 @@ func (e *Engine) origin(ctx context.Context, kind string, key types.NamespacedNa
 	return nil, nil
 }
 
-// lookAtAll enqueues all cached home objects of the kind. The engine is locked.
-func (w *worker) lookAtAll(ctx context.Context) {
+// enqueueAll enqueues all cached home objects of the kind. The engine is locked.
+func (w *worker) enqueueAll(ctx context.Context) {
 	if w.HomeCache != nil {
-		w.lookAt(ctx, w.HomeCache, w.Home, "")
+		w.enqueueObjects(ctx, w.HomeCache, w.Home, "")
 		return
 	}
 	for _, ns := range w.engine.namespaces {
 		if ns.ready(w) {
-			w.lookAt(ctx, ns.home, w.Home, "")
+			w.enqueueObjects(ctx, ns.home, w.Home, "")
 		}
 	}
 }
 
-// lookAtNamespace enqueues the home objects of a namespace whose kinds have a HomeCache.
-func (e *Engine) lookAtNamespace(ctx context.Context, namespace string) {
+// enqueueNamespace enqueues the home objects of a namespace whose kinds have a HomeCache.
+func (e *Engine) enqueueNamespace(ctx context.Context, namespace string) {
 	for _, w := range e.kinds {
 		if w.HomeCache != nil {
-			w.lookAt(ctx, w.HomeCache, w.Home, namespace)
+			w.enqueueObjects(ctx, w.HomeCache, w.Home, namespace)
 		}
 	}
 }
 
-// lookAt enqueues the cached objects of a kind; namespace "" = all.
-func (w *worker) lookAt(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
+// enqueueObjects enqueues the cached objects of a kind; namespace "" = all.
+func (w *worker) enqueueObjects(ctx context.Context, r client.Reader, kind client.Object, namespace string) {
 	keys, err := keysOf(ctx, r, w.engine.Home.Scheme(), kind, namespace, client.Object.GetName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list objects to look at", "kind", w.Name)
@@ -308,7 +309,7 @@ func (w *worker) sawHome(obj client.Object) {
 // other peers use the same finalizer, but in other namespaces.
 func (w *worker) concerns(home client.Object) bool {
 	held := w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer)
-	return w.mine(home) || held && w.engine.namespace(home.GetNamespace()) != nil
+	return w.selects(home) || held && w.engine.namespace(home.GetNamespace()) != nil
 }
 
 // watch calls saw for every event of a kind in a cache, until remove is called. synced reports

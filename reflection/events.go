@@ -39,14 +39,14 @@ const (
 	shownRate, shownBurst = 10, 1000
 )
 
-// bound limits the rate at which a peer can cause writes. Changes of existing objects have a rate
+// writeLimit limits the rate at which a peer can cause writes. Changes of existing objects have a rate
 // of their own, however many others are to be created.
-type bound struct {
+type writeLimit struct {
 	made, changed flowcontrol.PassiveRateLimiter
 }
 
-func newBound() *bound {
-	return &bound{
+func newWriteLimit() *writeLimit {
+	return &writeLimit{
 		made:    flowcontrol.NewTokenBucketPassiveRateLimiter(shownRate, shownBurst),
 		changed: flowcontrol.NewTokenBucketPassiveRateLimiter(shownRate, shownBurst),
 	}
@@ -54,14 +54,14 @@ func newBound() *bound {
 
 // allows reports whether an object may be created or changed now, and counts it; nil allows
 // everything.
-func (b *bound) allows(anew bool) bool {
+func (l *writeLimit) allows(isNew bool) bool {
 	switch {
-	case b == nil:
+	case l == nil:
 		return true
-	case anew:
-		return b.made.TryAccept()
+	case isNew:
+		return l.made.TryAccept()
 	}
-	return b.changed.TryAccept()
+	return l.changed.TryAccept()
 }
 
 // recorders write events to the local cluster.

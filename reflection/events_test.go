@@ -133,7 +133,7 @@ func TestAPodThatChangesMuchWaits(t *testing.T) {
 // none.
 func TestWhatIsThereIsFollowed(t *testing.T) {
 	t.Parallel()
-	b, made := newBound(), 0
+	b, made := newWriteLimit(), 0
 	for made < 2*shownBurst && b.allows(true) {
 		made++
 	}
@@ -143,7 +143,7 @@ func TestWhatIsThereIsFollowed(t *testing.T) {
 	if !b.allows(false) {
 		t.Error("what is there waits for what is to be made")
 	}
-	var none *bound
+	var none *writeLimit
 	if !none.allows(true) || !none.allows(false) {
 		t.Error("a kind without a bound has one")
 	}

@@ -30,10 +30,10 @@ type Kind struct {
 	// HomeCache holds the home objects of all namespaces. The caller starts and syncs it; nil = the
 	// engine runs a cache for each mapped namespace.
 	HomeCache cache.Cache
-	// Mine selects the home objects to be kept equal; nil = all.
-	Mine func(home client.Object) bool
-	// Marks selects the remote objects that this engine owns; others are never changed.
-	Marks labels.Selector
+	// Selects selects the home objects to be kept equal; nil = all.
+	Selects func(home client.Object) bool
+	// RemoteSelector selects the remote objects that this engine owns; others are never changed.
+	RemoteSelector labels.Selector
 	// RemoteName returns the name of the remote object of a home object, HomeName the reverse; nil
 	// = the names are equal.
 	RemoteName func(home string) string
@@ -42,16 +42,16 @@ type Kind struct {
 	// name is kept; nil = the name never changed.
 	FormerName func(home string) string
 	// Report is a second remote kind whose objects have the names of the home objects. Its state is
-	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportMarks select its
+	// pulled, too, or read by Gather if there is no Pull; nil = none. ReportSelector selects its
 	// objects.
-	Report      client.Object
-	ReportMarks labels.Selector
-	// Beside lists home kinds that Gather reads in the namespace of an object. When one of their
+	Report         client.Object
+	ReportSelector labels.Selector
+	// AlsoWatches lists home kinds that Gather reads in the namespace of an object. When one of their
 	// objects changes, all objects of this kind in that namespace are enqueued.
-	Beside []client.Object
+	AlsoWatches []client.Object
 
-	// Gather reads what Push needs besides the two objects, and sets it in the View, a copy for this
-	// object. nil = nothing to read.
+	// Gather reads what Push needs besides the two objects, and sets it in the View, a copy for
+	// this object. nil = nothing to read.
 	Gather GatherFunc
 	// Push returns the desired remote object, starting from o.Remote; nil = none. An error is
 	// reported to users and is not retried. With an object, the error describes what the object
@@ -77,18 +77,18 @@ type Kind struct {
 	Quiet bool
 	// Finalizer holds a home object until its remote object is gone; empty = none.
 	Finalizer string
-	// Keeps retains a remote object when its home object goes. The remote object then ends by
-	// itself, or with a home object that a Finalizer holds.
-	Keeps bool
-	// EndsWithOrigin reports whether a remote object of a kind with Keeps is nevertheless deleted
-	// with its home object; nil = never.
+	// RetainRemote retains a remote object when its home object no longer exists. The remote object
+	// then expires, or is deleted with a home object that a Finalizer holds.
+	RetainRemote bool
+	// EndsWithOrigin reports whether a remote object of a kind with RetainRemote is nevertheless
+	// deleted with its home object; nil = never.
 	EndsWithOrigin func(remote client.Object) bool
 	// Ending decides what becomes of the remote object of a home object that is being deleted; nil
 	// = it is deleted.
 	Ending func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error)
-	// Ends makes the engine finalize the deletion of a home object once nothing of it is left at
+	// FinalizesHome makes the engine finalize the deletion of a home object once nothing of it is left at
 	// the peer, as a kubelet does with pods.
-	Ends bool
+	FinalizesHome bool
 	// HomeFields selects the home objects that are cached, if there is no HomeCache; nil = all.
 	HomeFields fields.Selector
 	// TrimRemote and TrimReport remove unused parts of cached objects; nil = nothing. The HomeCache
@@ -97,9 +97,9 @@ type Kind struct {
 	// InPart reports whether an object was trimmed so that it must be read whole before it, or an
 	// object derived from it, is written to the peer; nil = never.
 	InPart func(client.Object) bool
-	// Bound limits the rate at which remote objects are created and changed. Writes above it are
+	// WriteLimit limits the rate at which remote objects are created and changed. Writes above it are
 	// retried later; nil = no limit.
-	Bound *bound
+	WriteLimit *writeLimit
 	// Names records which remote names belong to objects of the provider; nil = they are not
 	// recorded.
 	Names *foreign
@@ -149,7 +149,7 @@ func (k *Kind) homeName(remote client.Object) string {
 
 func (k *Kind) inPart(obj client.Object) bool { return k.InPart != nil && obj != nil && k.InPart(obj) }
 
-func (k *Kind) mine(home client.Object) bool { return k.Mine == nil || k.Mine(home) }
+func (k *Kind) selects(home client.Object) bool { return k.Selects == nil || k.Selects(home) }
 
 // Typed makes a Kind's Push or Pull from a translator of typed objects.
 func Typed[H, R, Out client.Object](

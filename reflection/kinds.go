@@ -40,47 +40,47 @@ import (
 // the pods of that node in all namespaces. names records which objects that pods use belong to the
 // provider.
 func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign) []Kind {
-	mine := marks(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
+	own := ownSelector(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
 	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
 	return []Kind{{
-		Name:        "Pod",
-		Workers:     o.Reflectors[offv1beta1.ReflectPod].Workers,
-		Home:        &corev1.Pod{},
-		HomeCache:   pods,
-		Remote:      shadowPod,
-		Marks:       mine,
-		Report:      &corev1.Pod{},
-		ReportMarks: mine,
-		Gather:      gatherPod(home, pods),
-		Push:        Typed(translate.Pod),
-		Pull:        pullPod(names),
-		TrimRemote:  Trim(translate.TrimShadowPod),
-		TrimReport:  Trim(translate.TrimReport),
-		InPart:      func(obj client.Object) bool { return translate.InPart(obj) },
-		Strategic:   true,
-		Budget:      podBudget(),
-		Ends:        true,
+		Name:           "Pod",
+		Workers:        o.Reflectors[offv1beta1.ReflectPod].Workers,
+		Home:           &corev1.Pod{},
+		HomeCache:      pods,
+		Remote:         shadowPod,
+		RemoteSelector: own,
+		Report:         &corev1.Pod{},
+		ReportSelector: own,
+		Gather:         gatherPod(home, pods),
+		Push:           Typed(translate.Pod),
+		Pull:           pullPod(names),
+		TrimRemote:     Trim(translate.TrimShadowPod),
+		TrimReport:     Trim(translate.TrimReport),
+		InPart:         func(obj client.Object) bool { return translate.InPart(obj) },
+		Strategic:      true,
+		Budget:         podBudget(),
+		FinalizesHome:  true,
 		Grace: func(o Objects) *int64 {
 			return translate.Grace(as[*corev1.Pod](o.Home), as[*corev1.Pod](o.Report))
 		},
 	}, {
-		Name:        "ServiceAccount",
-		Workers:     o.Reflectors[offv1beta1.ReflectServiceAccount].Workers,
-		Home:        &corev1.Pod{},
-		HomeCache:   pods,
-		Remote:      &corev1.Secret{},
-		Marks:       mine.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
-		RemoteName:  api.ServiceAccountTokenSecretName,
-		FormerName:  api.FormerServiceAccountTokenSecretName,
-		HomeName:    func(secret client.Object) string { return translate.PodOfTokens(secret) },
-		Report:      shadowPod,
-		ReportMarks: mine,
-		Gather:      gatherTokens(home),
-		Push:        Typed(translate.Tokens),
-		TrimRemote:  Trim(translate.TrimTokens),
-		TrimReport:  Trim(translate.TrimShadowPod),
-		Events:      "SATokensReflection",
-		Quiet:       true,
+		Name:           "ServiceAccount",
+		Workers:        o.Reflectors[offv1beta1.ReflectServiceAccount].Workers,
+		Home:           &corev1.Pod{},
+		HomeCache:      pods,
+		Remote:         &corev1.Secret{},
+		RemoteSelector: own.Add(requirement(api.LabelServiceAccountName, selection.Exists)),
+		RemoteName:     api.ServiceAccountTokenSecretName,
+		FormerName:     api.FormerServiceAccountTokenSecretName,
+		HomeName:       func(secret client.Object) string { return translate.PodOfTokens(secret) },
+		Report:         shadowPod,
+		ReportSelector: own,
+		Gather:         gatherTokens(home),
+		Push:           Typed(translate.Tokens),
+		TrimRemote:     Trim(translate.TrimTokens),
+		TrimReport:     Trim(translate.TrimShadowPod),
+		Events:         "SATokensReflection",
+		Quiet:          true,
 	}}
 }
 
@@ -124,8 +124,8 @@ func pullPod(names *foreign) func(Objects, translate.View) (client.Object, error
 		}
 		v.Foreign = names.of(home)
 		out := translate.PodStatus(home, shadow, remote, v)
-		if said := translate.ForeignObjects(out); said != translate.ForeignObjects(home) && said != "" {
-			return out, errors.New(said)
+		if message := translate.ForeignObjects(out); message != "" && message != translate.ForeignObjects(home) {
+			return out, errors.New(message)
 		}
 		return out, nil
 	}
@@ -151,18 +151,18 @@ func eventKinds(o Options, origins ...origin) []Kind {
 	o.Consumer, o.Provider = o.Provider, o.Consumer
 	tuning := o.Reflectors[offv1beta1.ReflectEvent]
 	return []Kind{{
-		Name:       "Event",
-		Workers:    tuning.Workers,
-		AllowList:  tuning.IsAllowList(),
-		Home:       &corev1.Event{},
-		HomeFields: translate.ShownEvents(),
-		Remote:     &corev1.Event{},
-		Marks:      marks(o),
-		Gather:     gatherInvolved(origins),
-		Push:       Typed(translate.Event),
-		Bound:      newBound(),
-		Quiet:      true,
-		Keeps:      true,
+		Name:           "Event",
+		Workers:        tuning.Workers,
+		AllowList:      tuning.IsAllowList(),
+		Home:           &corev1.Event{},
+		HomeFields:     translate.ShownEvents(),
+		Remote:         &corev1.Event{},
+		RemoteSelector: ownSelector(o),
+		Gather:         gatherInvolved(origins),
+		Push:           Typed(translate.Event),
+		WriteLimit:     newWriteLimit(),
+		Quiet:          true,
+		RetainRemote:   true,
 		// The origin of an event that another virtual node reflected may be missing in this cache.
 		EndsWithOrigin: func(shown client.Object) bool { return shown.GetLabels()[api.LabelNodeName] == o.Node },
 	}}
@@ -215,10 +215,10 @@ func gatherInvolved(origins []origin) GatherFunc {
 // namespaceKinds returns the kinds of the other objects in offloaded namespaces. One of a
 // provider's virtual nodes reflects them.
 func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
-	mine := marks(o)
+	own := ownSelector(o)
 	kinds := []Kind{
 		{
-			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, Marks: mine,
+			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, RemoteSelector: own,
 			Push: Typed(translate.Service),
 			Lesser: func(want client.Object) client.Object {
 				if s := translate.AnyClusterIP(as[*corev1.Service](want)); s != nil {
@@ -227,13 +227,13 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 				return nil
 			},
 		}, {
-			Name: "EndpointSlice", Marks: mine,
+			Name: "EndpointSlice", RemoteSelector: own,
 			Home: &discoveryv1.EndpointSlice{}, Remote: &offv1beta1.ShadowEndpointSlice{},
-			Beside: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
-			Gather: gatherEndpoints(o.Reflectors[offv1beta1.ReflectService].IsAllowList()),
-			Push:   TypedOrError(translate.EndpointSlice),
+			AlsoWatches: []client.Object{&corev1.Service{}, &ipamv1alpha1.IP{}},
+			Gather:      gatherEndpoints(o.Reflectors[offv1beta1.ReflectService].IsAllowList()),
+			Push:        TypedOrError(translate.EndpointSlice),
 		}, {
-			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, Marks: mine,
+			Name: "ConfigMap", Home: &corev1.ConfigMap{}, Remote: &corev1.ConfigMap{}, RemoteSelector: own,
 			RemoteName: func(name string) string { return translate.ConfigMapName(name, o.Consumer) },
 			HomeName: func(remote client.Object) string {
 				return translate.HomeConfigMapName(remote.GetName(), o.Consumer)
@@ -242,25 +242,25 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 			Names: names,
 		}, {
 			Name: "Secret", Home: &corev1.Secret{}, Remote: &corev1.Secret{},
-			Marks: marks(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
-			Push:  Typed(translate.Secret),
-			Names: names,
+			RemoteSelector: ownSelector(o, requirement(api.LabelServiceAccountName, selection.DoesNotExist)),
+			Push:           Typed(translate.Secret),
+			Names:          names,
 		}, {
-			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, Marks: mine,
+			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, RemoteSelector: own,
 			Push: Typed(translate.Ingress),
 		}, {
-			Name: "PersistentVolumeClaim", Marks: mine,
+			Name: "PersistentVolumeClaim", RemoteSelector: own,
 			Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{},
-			Mine: func(claim client.Object) bool {
+			Selects: func(claim client.Object) bool {
 				return translate.ClaimElsewhere(claim.(*corev1.PersistentVolumeClaim))
 			},
-			Gather:    gatherOwner(home),
-			Push:      Typed(translate.Claim),
-			Pull:      Typed(translate.ClaimStatus),
-			Finalizer: api.ClaimFinalizer(o.Provider),
-			Keeps:     true,
-			Ending:    endOfClaim(api.ClaimFinalizer(o.Provider)),
-			Names:     names,
+			Gather:       gatherOwner(home),
+			Push:         Typed(translate.Claim),
+			Pull:         Typed(translate.ClaimStatus),
+			Finalizer:    api.ClaimFinalizer(o.Provider),
+			RetainRemote: true,
+			Ending:       endOfClaim(api.ClaimFinalizer(o.Provider)),
+			Names:        names,
 		},
 	}
 	for i := range kinds {
@@ -351,8 +351,8 @@ func gatherEndpoints(serviceAllowList bool) GatherFunc {
 	}
 }
 
-// marks selects the objects that this consumer has reflected to this provider.
-func marks(o Options, also ...labels.Requirement) labels.Selector {
+// ownSelector selects the objects that this consumer has reflected to this provider.
+func ownSelector(o Options, also ...labels.Requirement) labels.Selector {
 	return labels.NewSelector().Add(
 		requirement(api.LabelOrigin, selection.Equals, o.Consumer),
 		requirement(api.LabelDestination, selection.Equals, o.Provider),

@@ -57,9 +57,9 @@ func (e *Engine) open(ctx context.Context, home, remote string) (*namespace, err
 func (e *Engine) fill(ctx context.Context, ns *namespace, home string) (err error) {
 	atHome, atPeer := contents{}, contents{}
 	for _, w := range e.kinds {
-		atPeer[w.Remote] = content{marks: w.Marks, trim: w.TrimRemote}
+		atPeer[w.Remote] = content{selector: w.RemoteSelector, trim: w.TrimRemote}
 		if w.Report != nil {
-			atPeer[w.Report] = content{marks: w.ReportMarks, trim: w.TrimReport}
+			atPeer[w.Report] = content{selector: w.ReportSelector, trim: w.TrimReport}
 		}
 		if w.HomeCache == nil {
 			atHome[w.Home] = content{fields: w.HomeFields}
@@ -97,9 +97,9 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 			w.queue.Add(types.NamespacedName{Namespace: home, Name: obj.GetName()})
 		}
 	}
-	sawBeside := func(client.Object) {
+	sawOther := func(client.Object) {
 		if ns.ready(w) {
-			w.lookAt(ctx, ns.home, w.Home, home)
+			w.enqueueObjects(ctx, ns.home, w.Home, home)
 		}
 	}
 	type watch struct {
@@ -111,8 +111,8 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	if w.Report != nil {
 		watches = append(watches, watch{ns.peer, w.Report, sawReport})
 	}
-	for _, kind := range w.Beside {
-		watches = append(watches, watch{ns.home, kind, sawBeside})
+	for _, kind := range w.AlsoWatches {
+		watches = append(watches, watch{ns.home, kind, sawOther})
 	}
 	homeCache := w.HomeCache
 	if homeCache == nil {
@@ -140,7 +140,7 @@ func (w *worker) begin(
 		return
 	}
 	ns.synced[w].Store(true)
-	w.lookAt(ctx, homeCache, w.Home, home)
+	w.enqueueObjects(ctx, homeCache, w.Home, home)
 	remote, err := keysOf(ctx, ns.peer, w.engine.Home.Scheme(), w.Remote, "", w.homeName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "list remote objects to look at", "kind", w.Name)

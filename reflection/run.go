@@ -176,7 +176,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
-	names.changed = func(namespace string) { r.own.lookAtNamespace(ctx, namespace) }
+	names.changed = func(namespace string) { r.own.enqueueNamespace(ctx, namespace) }
 	c.Kinds = namespaceKinds(o, home, names)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
@@ -199,13 +199,13 @@ func (r *runner) see(ctx context.Context, view translate.View) error {
 	former := r.viewer.former
 	former.Own = view.Own
 	if reflect.DeepEqual(former, view) {
-		r.own.seeOwn(ctx, view)
+		r.own.setOwn(ctx, view)
 		return nil
 	}
-	if err := r.own.See(ctx, view); err != nil {
+	if err := r.own.SetView(ctx, view); err != nil {
 		return err
 	}
-	if err := r.back.See(ctx, reversed(view)); err != nil {
+	if err := r.back.SetView(ctx, reversed(view)); err != nil {
 		return err
 	}
 	return r.shared.see(ctx, view)

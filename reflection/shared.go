@@ -16,15 +16,14 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// shared runs the engine of what all virtual nodes of a provider have in common. One of them
-// does the work:
+// shared runs the engine of the objects that all virtual nodes of a provider share. One of the nodes
+// reflects them:
 //
-//	virtual nodes   who reflects
-//	one             this one, without a lease: at rest it asks the API server nothing
+//	virtual nodes   reflects
+//	one             this one, without a lease, so that an idle process sends no requests
 //	several         the holder of the lease
 //
-// The holder's name is that of the virtual node, so that a process that starts again goes on at
-// once.
+// The holder's name is that of the virtual node, so that a restarted process continues immediately.
 type shared struct {
 	make   func() (*Engine, error)
 	leases coordinationclient.CoordinationV1Interface
@@ -55,7 +54,7 @@ func (s *shared) see(_ context.Context, view translate.View) error {
 	case changed && s.end != nil:
 		s.end()
 	case s.engine != nil:
-		return s.engine.See(s.ctx, view)
+		return s.engine.SetView(s.ctx, view)
 	}
 	return nil
 }
@@ -106,7 +105,7 @@ func (s *shared) reflect(ctx context.Context) error {
 	go func() { ended <- e.Run(ctx) }()
 	s.mu.Lock()
 	s.engine, s.ctx = e, ctx
-	err = e.See(ctx, *s.view)
+	err = e.SetView(ctx, *s.view)
 	s.mu.Unlock()
 	if err == nil {
 		err = <-ended

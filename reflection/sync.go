@@ -25,7 +25,7 @@ import (
 // errNotOurs reports that an object is not to be kept equal. It is neither a failure nor counted.
 var errNotOurs = errors.New("not ours")
 
-// errTooMany reports that the Bound or Budget of a kind is used up, and the object waits. It is
+// errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It is
 // counted as a failure, but not logged.
 var errTooMany = errors.New("too many")
 
@@ -34,10 +34,10 @@ var errTooMany = errors.New("too many")
 //	home            remote       what happens
 //	none            none         nothing
 //	none            ours         remote deleted
-//	there           –            Push: create, patch, delete or nothing; then Pull
-//	there           fails        Push is tried again; Pull goes on
-//	being deleted   ours         remote deleted; Pull goes on
-//	being deleted   none         home released; before, Pull into what others hold
+//	exists          –            Push: create, patch, delete or nothing; then Pull
+//	exists          fails        Push is retried; Pull continues
+//	being deleted   ours         remote deleted; Pull continues
+//	being deleted   none         home released; Pull before that if other finalizers hold it
 //
 // In a namespace that is not mapped nothing is pushed, but Pull may report that. While it is
 // unknown whether a namespace is mapped, objects that may run at the provider are not released.
@@ -72,7 +72,7 @@ func (w *worker) sync(
 			return after, err
 		}
 		v.Refusal = refusal(err)
-		v.Unsaid = err != nil && v.Refusal == nil
+		v.RefusalUnknown = err != nil && v.Refusal == nil
 	}
 	wait, failed := w.pull(ctx, key, o, v)
 	return cmp.Or(wait, after), cmp.Or(err, failed) // the reconcile after wait computes after again
@@ -82,7 +82,7 @@ func (w *worker) sync(
 func (w *worker) withoutHome(ctx context.Context, key types.NamespacedName, remote client.Object) error {
 	w.forget(key)
 	// Another virtual node may have made a remote object that is kept.
-	if remote == nil || w.Keeps && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(remote)) {
+	if remote == nil || w.RetainRemote && (w.EndsWithOrigin == nil || !w.EndsWithOrigin(remote)) {
 		return errNotOurs
 	}
 	return w.removeRemote(ctx, key, remote)
@@ -135,8 +135,8 @@ func get(
 func (w *worker) push(
 	ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v *translate.View,
 ) (after time.Duration, err error) {
-	if !w.mine(o.Home) { // any more
-		if w.Keeps {
+	if !w.selects(o.Home) { // any more
+		if w.RetainRemote {
 			return 0, w.release(ctx, key, o.Home)
 		}
 		return 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
@@ -154,7 +154,7 @@ func (w *worker) push(
 		err = w.bring(ctx, key, o, want, *v)
 	}
 	if complaint != nil && err == nil {
-		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
+		w.recordEvent(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
 	}
 	return after, err
 }
@@ -163,7 +163,7 @@ func (w *worker) push(
 func (w *worker) bring(
 	ctx context.Context, key types.NamespacedName, o Objects, want client.Object, v translate.View,
 ) error {
-	changes := want != nil && !stands(o.Remote, want)
+	changes := want != nil && !isCurrent(o.Remote, want)
 	if changes && (w.inPart(o.Remote) || o.Remote == nil && w.inPart(o.Home)) {
 		var err error
 		switch o, want, err = w.pushWhole(ctx, o, v); {
@@ -172,10 +172,10 @@ func (w *worker) bring(
 		case err != nil:
 			return w.failed(ctx, o.Home, key, err)
 		}
-		changes = want != nil && !stands(o.Remote, want)
+		changes = want != nil && !isCurrent(o.Remote, want)
 	}
 	switch {
-	case want == nil && (o.Remote == nil || w.Keeps):
+	case want == nil && (o.Remote == nil || w.RetainRemote):
 		return w.release(ctx, key, o.Home)
 	case want == nil:
 		return w.withdraw(ctx, key, o, v)
@@ -186,7 +186,7 @@ func (w *worker) bring(
 	switch {
 	case !changes:
 		return nil
-	case !w.Bound.allows(o.Remote == nil):
+	case !w.WriteLimit.allows(o.Remote == nil):
 		return errTooMany
 	case o.Remote == nil:
 		return w.create(ctx, key, o.Home, want)
@@ -198,8 +198,8 @@ func (w *worker) bring(
 	return w.failed(ctx, o.Home, key, err)
 }
 
-// stands reports whether a remote object is as desired, or is being deleted anyway.
-func stands(remote, want client.Object) bool {
+// isCurrent reports whether a remote object is as desired, or is being deleted anyway.
+func isCurrent(remote, want client.Object) bool {
 	return remote != nil && (remote.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(remote, want))
 }
 
@@ -239,7 +239,7 @@ func (w *worker) withdraw(ctx context.Context, key types.NamespacedName, o Objec
 	}
 	again, err := w.Push(Objects{Home: o.Home}, v)
 	if err == nil && again == nil && !w.Quiet && o.Remote.GetDeletionTimestamp() == nil {
-		w.tell(ctx, o.Home, key, reasonDisabled, fmt.Sprintf("Reflection to cluster %q disabled", w.engine.Peer))
+		w.recordEvent(ctx, o.Home, key, reasonDisabled, fmt.Sprintf("Reflection to cluster %q disabled", w.engine.Peer))
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (w *worker) pull(
 	}
 	want, complaint := w.Pull(o, v)
 	if complaint != nil {
-		w.tell(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
+		w.recordEvent(ctx, o.Home, key, reasonFailed, w.failure(complaint)) // only a change helps
 	}
 	if want == nil {
 		return 0, nil
@@ -286,7 +286,7 @@ func (w *worker) end(
 		return 0, w.release(ctx, key, o.Home)
 	}
 	if o.Remote == nil && o.Report == nil {
-		if w.Ends && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait for its final status
+		if w.FinalizesHome && len(o.Home.GetFinalizers()) > 0 { // others hold it, and may wait for its final status
 			if wait, err := w.pull(ctx, key, o, v); err != nil {
 				return wait, err
 			}
@@ -314,7 +314,7 @@ func (w *worker) end(
 	case apierrors.IsConflict(err):
 		return 0, err
 	case err != nil:
-		w.tell(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
+		w.recordEvent(ctx, o.Home, key, reasonFailedDeletion, w.failure(err))
 		return 0, err
 	}
 	return w.pull(ctx, key, o, v)

@@ -45,7 +45,7 @@ func eventSource(kind string) string { return "liqo-" + strings.ToLower(kind) + 
 
 // ours reports whether a remote object carries our ownership labels.
 func (w *worker) ours(remote client.Object) bool {
-	return w.Marks.Matches(labels.Set(remote.GetLabels()))
+	return w.RemoteSelector.Matches(labels.Set(remote.GetLabels()))
 }
 
 // write sends one request that creates or changes an object, and records it in the ledger.
@@ -82,9 +82,9 @@ func (w *worker) create(ctx context.Context, key types.NamespacedName, home, wan
 	if err != nil {
 		return w.failed(ctx, home, key, err)
 	}
-	w.shown(key, "")
+	w.setMessage(key, "")
 	if !w.Quiet {
-		w.tell(ctx, home, key, reasonSuccessful,
+		w.recordEvent(ctx, home, key, reasonSuccessful,
 			fmt.Sprintf("Successfully reflected object to cluster %q", w.engine.Peer))
 	}
 	return nil
@@ -148,7 +148,7 @@ func (w *worker) patchRemote(ctx context.Context, key types.NamespacedName, remo
 	metadata := remote.DeepCopyObject().(client.Object)
 	metadata.SetLabels(want.GetLabels())
 	metadata.SetAnnotations(want.GetAnnotations())
-	if stands(remote, metadata) {
+	if isCurrent(remote, metadata) {
 		return err
 	}
 	if data, failed := client.MergeFrom(withoutUID(remote)).Data(metadata); failed == nil {
@@ -224,7 +224,7 @@ func (w *worker) removeRemote(ctx context.Context, key types.NamespacedName, rem
 	if err := w.delete(ctx, w.engine.Remote, slot{atRemote, key}, remote); err != nil {
 		return err
 	}
-	w.shown(key, "")
+	w.setMessage(key, "")
 	return nil
 }
 
@@ -279,14 +279,14 @@ func (w *worker) hold(ctx context.Context, key types.NamespacedName, home client
 	return w.patchFinalizers(ctx, key, home, held)
 }
 
-// release removes our finalizer from a home object, or deletes the object if the engine Ends it.
+// release removes our finalizer from a home object, or deletes the object if FinalizesHome is set.
 func (w *worker) release(ctx context.Context, key types.NamespacedName, home client.Object) error {
 	if w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer) {
 		free := home.DeepCopyObject().(client.Object)
 		controllerutil.RemoveFinalizer(free, w.Finalizer)
 		return w.patchFinalizers(ctx, key, home, free)
 	}
-	if !w.Ends || home.GetDeletionTimestamp() == nil {
+	if !w.FinalizesHome || home.GetDeletionTimestamp() == nil {
 		return nil
 	}
 	if grace := home.GetDeletionGracePeriodSeconds(); grace != nil && *grace == 0 {
@@ -316,11 +316,11 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 	var answered apierrors.APIStatus
 	switch {
 	case err == nil:
-		w.shown(key, "")
+		w.setMessage(key, "")
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		// The cache was stale: its event starts the next reconcile.
 	case errors.Is(err, errNameTaken), errors.As(err, &answered):
-		w.tell(ctx, home, key, reasonFailed, w.failure(err))
+		w.recordEvent(ctx, home, key, reasonFailed, w.failure(err))
 	default:
 		return w.logged(ctx, key, err)
 	}
@@ -334,15 +334,17 @@ func (w *worker) failure(err error) string {
 		translate.LongestEvent)
 }
 
-// tell records an event on the home object and logs it, once until the message changes.
-func (w *worker) tell(ctx context.Context, home client.Object, key types.NamespacedName, reason, message string) {
-	if !w.shown(key, message) {
+// recordEvent records an event on the home object and logs it, once until the message changes.
+func (w *worker) recordEvent(
+	ctx context.Context, home client.Object, key types.NamespacedName, reason, message string,
+) {
+	if !w.setMessage(key, message) {
 		return
 	}
 	level := corev1.EventTypeWarning
 	if reason == reasonSuccessful || reason == reasonDisabled {
 		level = corev1.EventTypeNormal
-		w.shown(key, "") // nothing is wrong
+		w.setMessage(key, "") // nothing is wrong
 	}
 	if reason == reasonSuccessful || reason == reasonFailed {
 		reason += cmp.Or(w.Events, "Reflection")
@@ -354,7 +356,7 @@ func (w *worker) tell(ctx context.Context, home client.Object, key types.Namespa
 // logged logs an error once until the message changes, and returns it. A conflict is not logged:
 // the retry reads the newer object.
 func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error) error {
-	if !apierrors.IsConflict(err) && w.shown(key, err.Error()) {
+	if !apierrors.IsConflict(err) && w.setMessage(key, err.Error()) {
 		log.FromContext(ctx).Error(err, "sync object", "kind", w.Name, "object", key.String(), "peer", w.engine.Peer)
 	}
 	return err
@@ -362,14 +364,14 @@ func (w *worker) logged(ctx context.Context, key types.NamespacedName, err error
 
 // forget drops the state of a key without a home object.
 func (w *worker) forget(key types.NamespacedName) {
-	w.shown(key, "")
+	w.setMessage(key, "")
 	w.silent(key, false)
 	w.Names.note(w.Name, key, false)
 	w.Budget.forget(key)
 }
 
-// shown records the last message for a key ("" = no problem), and reports whether it is new.
-func (w *worker) shown(key types.NamespacedName, message string) bool {
+// setMessage records the last message for a key ("" = no problem), and reports whether it is new.
+func (w *worker) setMessage(key types.NamespacedName, message string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, known := w.failures[key]

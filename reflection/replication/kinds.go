@@ -32,7 +32,7 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 		{
 			Name: "NamespaceMap", Home: &offv1beta1.NamespaceMap{}, Remote: &offv1beta1.NamespaceMap{},
 			Push: reflection.Typed(translate.NamespaceMap), Pull: reflection.Typed(translate.NamespaceMapStatus),
-			Keeps: true, Ending: endOfMap,
+			RetainRemote: true, Ending: endOfMap,
 		}, {
 			Name: "ResourceSlice", Home: &authv1beta1.ResourceSlice{}, Remote: &authv1beta1.ResourceSlice{},
 			Push:   reflection.Typed(translate.ResourceSlice),
@@ -46,8 +46,8 @@ func (r *replicator) kinds(peer, namespace string) []reflection.Kind {
 	for i := range kinds {
 		kinds[i].Workers = 1
 		kinds[i].HomeCache = r.mgr.GetCache()
-		kinds[i].Mine = func(obj client.Object) bool { return obj.GetNamespace() == namespace && goesTo(obj, peer) }
-		kinds[i].Marks = labels.SelectorFromSet(labels.Set{api.LabelReplicated: api.True,
+		kinds[i].Selects = func(obj client.Object) bool { return obj.GetNamespace() == namespace && goesTo(obj, peer) }
+		kinds[i].RemoteSelector = labels.SelectorFromSet(labels.Set{api.LabelReplicated: api.True,
 			api.LabelOriginID: r.ClusterID})
 		kinds[i].Finalizer = api.FinalizerReplicated
 	}

@@ -1,17 +1,17 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replication copies our own kinds to the peers this cluster consumes from: requests
-// (spec) go there, answers (status) come back. For each control-plane kubeconfig Secret one
-// engine of package reflection works between the Secret's namespace and the tenant namespace at
-// the provider.
+// Package replication replicates our own kinds to the providers of this cluster: it pushes requests
+// (spec) and pulls answers (status). For each control-plane kubeconfig Secret, one engine of package
+// reflection runs between the Secret's namespace and the tenant namespace at the provider.
 //
-//	Secret appears   ──▶ finalizer, engine started
-//	Secret changes   ──▶ engine goes on with the new credentials
-//	Secret deleted   ──▶ engine goes on, or is started, until the copies of objects being deleted are gone, then
-//	                     what is left is let go, the engine stops, the Secret goes
+//	Secret created   ──▶ finalizer added, engine started
+//	Secret changed   ──▶ engine continues with the new credentials
+//	Secret deleted   ──▶ engine continues, or is started, until the copies of objects that are
+//	                     being deleted are gone; then finalizers are removed from other objects,
+//	                     the engine is stopped, and the Secret released
 //
-// It does not decide what is asked of a peer, and does not reflect the objects of users.
+// It does not decide what is requested of a peer, and does not reflect the objects of users.
 //
 // Start reading at replicator.Reconcile.
 package replication
@@ -231,7 +231,7 @@ func (r *replicator) start(ctx context.Context, key types.NamespacedName, p *pee
 	r.mu.Lock()
 	r.peers[key] = p
 	r.mu.Unlock()
-	return engine.See(ctx, translate.View{
+	return engine.SetView(ctx, translate.View{
 		Consumer: r.ClusterID, Provider: p.link.ID, Namespaces: map[string]string{key.Namespace: p.link.Namespace},
 	})
 }
@@ -268,7 +268,7 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 		return err
 	}
 	if !r.dead(ctx, id) {
-		if waits, err := r.waits(ctx, secret, held); waits || err != nil {
+		if wait, err := r.mustWait(ctx, secret, held); wait || err != nil {
 			return err // an event follows their deletion
 		}
 	}
@@ -281,16 +281,16 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 	return r.patchFinalizer(ctx, secret, api.FinalizerReplicator, controllerutil.RemoveFinalizer)
 }
 
-// waits reports whether an engine works on the deletion of one of these objects. If this process
+// mustWait reports whether an engine works on the deletion of one of these objects. If this process
 // started after the Secret was deleted, no engine runs yet. Without a usable kubeconfig none will.
-func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []client.Object) (bool, error) {
+func (r *replicator) mustWait(ctx context.Context, secret *corev1.Secret, held []client.Object) (bool, error) {
 	going := false
 	for _, obj := range held {
-		goes, err := r.goes(ctx, obj)
+		deleting, err := r.isBeingDeleted(ctx, obj)
 		if err != nil {
 			return false, err
 		}
-		going = going || goes
+		going = going || deleting
 	}
 	if !going || r.peer(client.ObjectKeyFromObject(secret)) != nil {
 		return going, nil
@@ -307,10 +307,10 @@ func (r *replicator) waits(ctx context.Context, secret *corev1.Secret, held []cl
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get
 
-// goes reports whether an object is being deleted, or about to be: the Secret and Renew of an
+// isBeingDeleted reports whether an object is being deleted, or about to be: the Secret and Renew of an
 // Identity are deleted with it, and the garbage collector may reach the Secret first. It reads from
 // the API server, because a cache may be older than the collector's view.
-func (r *replicator) goes(ctx context.Context, obj client.Object) (bool, error) {
+func (r *replicator) isBeingDeleted(ctx context.Context, obj client.Object) (bool, error) {
 	owner := metav1.GetControllerOf(obj)
 	if obj.GetDeletionTimestamp() != nil || owner == nil || owner.Kind != "Identity" {
 		return obj.GetDeletionTimestamp() != nil, nil

@@ -258,7 +258,7 @@ func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 		"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted},
 	}
 	must(t, remote.Status().Update(ctx, &copied))
-	stands := func(want string) {
+	awaitStatus := func(want string) {
 		t.Helper()
 		eventually(t, func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(wish), wish))
@@ -272,15 +272,15 @@ func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 			return nil
 		})
 	}
-	stands("Accepted")
+	awaitStatus("Accepted")
 	marks := copied.Labels
 	copied.Labels = nil
 	must(t, remote.Update(ctx, &copied))
-	stands("Accepted Stalled=True NameTaken")
+	awaitStatus("Accepted Stalled=True NameTaken")
 	must(t, remote.Get(ctx, key(remoteTenant, "milan"), &copied))
 	copied.Labels = marks
 	must(t, remote.Update(ctx, &copied))
-	stands("Accepted")
+	awaitStatus("Accepted")
 }
 
 // TestSliceThatIsRefusedSaysSo beside the answer it had, until the copy is there again: a provider

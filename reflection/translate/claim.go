@@ -24,9 +24,10 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 	return home.Annotations[annotationProvisioner] == api.StorageProvisioner
 }
 
-// OwnerPod names the pod whose generic ephemeral volume a claim may be, as OfEphemeralVolume tells;
-// empty if it is none. A claim that has a volume at a provider is none, whatever owns it later: a
-// StatefulSet with persistentVolumeClaimRetentionPolicy gives it to the pod that it scales down.
+// OwnerPod returns the name of the pod whose generic ephemeral volume a claim may be, to be checked
+// with OfEphemeralVolume; empty = it is not. A claim that has a volume at a provider is not, even if
+// a pod owns it: a StatefulSet with persistentVolumeClaimRetentionPolicy makes the pod that it scales
+// down the owner.
 func OwnerPod(home *corev1.PersistentVolumeClaim) string {
 	held := slices.ContainsFunc(home.Finalizers,
 		func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
@@ -36,19 +37,19 @@ func OwnerPod(home *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// OfEphemeralVolume reports whether a claim was made for a generic ephemeral volume of a pod. The
-// pod brings that volume along: the provider makes a claim of its own from it.
+// OfEphemeralVolume reports whether a claim was made for a generic ephemeral volume of a pod. Such a
+// claim is not reflected: the provider creates one from the remote pod.
 func OfEphemeralVolume(home *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	return metav1.IsControlledBy(home, pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Ephemeral != nil && pod.Name+"-"+v.Name == home.Name
 	})
 }
 
-// Claim pushes a claim for whose first pod the scheduler has chosen a virtual node of the provider.
-// What was asked for is written once, and nothing is given up: of a volume nothing can be changed
-// but that it grows. What is there of a former claim of the name is this one's only if it is placed
-// there, too. Here the claim gets a placeholder as volume in storage/plan/claim.go: Claim; there
-// its volume is the provider's.
+// Claim pushes a claim if the scheduler has chosen a virtual node of the provider for its first pod.
+// The spec is written once, and the remote claim is never replaced: only the size of a volume can
+// change. The remote claim of a former claim of that name is reused only if this one is placed at
+// the provider, too. The consumer's claim is bound to a placeholder (storage/plan/claim.go: Claim),
+// the remote one to a volume of the provider.
 func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
 	placed := v.ProviderNodes[home.Annotations[annotationSelectedNode]]
 	if !placed && !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {

@@ -17,9 +17,10 @@ import (
 // provider has its own of that name, so the reflected one gets a suffix.
 const rootCA = "kube-root-ca.crt"
 
-// ConfigMapName is the name of a ConfigMap at the provider. A name must not end in a dash, as the
-// beginning of an ID may. The home ConfigMap of the name that the root CA takes there makes room:
-// it may be that of another consumer whose ID begins likewise, in a namespace that is passed on.
+// ConfigMapName returns the name of a ConfigMap at the provider. The root CA gets a name with the
+// beginning of the consumer's ID, without a dash at its end. A home ConfigMap that already has that
+// name gets another one: in a namespace that is offloaded twice, it may be the root CA of another
+// consumer whose ID begins likewise.
 func ConfigMapName(home, consumer string) string {
 	copied := strings.TrimRight(api.RootCAConfigMapName(consumer), "-")
 	switch home {
@@ -31,7 +32,7 @@ func ConfigMapName(home, consumer string) string {
 	return home
 }
 
-// HomeConfigMapName is the reverse of ConfigMapName.
+// HomeConfigMapName reverses ConfigMapName.
 func HomeConfigMapName(remote, consumer string) string {
 	copied := ConfigMapName(rootCA, consumer)
 	switch remote {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Custom pushes an object of whatever kind: all but its metadata, which is treated as that of
+// Custom pushes an object of any kind: all but its metadata, which is treated as that of
 // every object, and its status, which is its own on either side.
 func Custom(home, remote *unstructured.Unstructured, v View) *unstructured.Unstructured {
 	if !reflects(home.GetAnnotations(), v.AllowList) {

@@ -27,11 +27,11 @@ const nativeSlices = "endpointslice-controller.k8s.io"
 // address this cluster gives them for its peers, or by their own where the user wants direct
 // connections. A slice without such endpoints is pushed empty.
 //
-// Endpoints the provider cannot reach are left out and named by the error beside the slice: the
-// others must go on following home, or traffic would go to pods that are no more. Annotations
-// that contradict each other are an error without a slice.
+// Endpoints that the provider cannot reach are left out, and the error names one beside the slice:
+// the others must still be updated, or traffic would be sent to pods that no longer exist.
+// Contradictory annotations are an error without a slice.
 //
-// The provider makes an EndpointSlice of it in offloading/plan/shadowendpointslice.go:
+// The provider creates an EndpointSlice from it in offloading/plan/shadowendpointslice.go:
 // ShadowEndpointSlice.
 func EndpointSlice(home *discoveryv1.EndpointSlice, remote *offv1beta1.ShadowEndpointSlice,
 	v View) (*offv1beta1.ShadowEndpointSlice, error) {
@@ -177,9 +177,10 @@ func homeAddresses(home *discoveryv1.EndpointSlice, v View) map[netip.Addr]strin
 	return owners
 }
 
-// directAddresses are the addresses a pod at a further provider has there, and that provider, if
-// the user wants the two to talk directly. An address that would be taken for that of a home pod of
-// the slice, or of a pod at another provider, cannot be sent: that pod is reached through home.
+// directAddresses returns the addresses that a pod has at a further provider, and that provider, if
+// the user wants direct connections between providers. It returns none if one of them is also the
+// address of a home pod of the slice, or of a pod at another provider: then the pod is reached
+// through the consumer.
 func directAddresses(in discoveryv1.Endpoint, v View, owners map[netip.Addr]string) (addresses []string, at string) {
 	if v.Service == nil || v.Service.Annotations[api.AnnotationUseDirectConnections] != api.True {
 		return nil, ""

@@ -54,7 +54,7 @@ func staysAnnotation(key string) bool {
 }
 
 // metadata returns the metadata of a remote object: that of remote (zero for a new object), with
-// the labels and annotations of home in place of those reflected before.
+// the home object's labels and annotations in place of those reflected before.
 func (v View) metadata(home, remote metav1.ObjectMeta, name string) metav1.ObjectMeta {
 	if remote.Name == "" {
 		remote = metav1.ObjectMeta{Name: name, Namespace: v.Namespaces[home.Namespace]}

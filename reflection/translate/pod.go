@@ -30,10 +30,10 @@ const (
 	apiServerDisabled = "disabled"
 )
 
-// Pod pushes a pod as ShadowPod. Its spec is written once: later its labels and annotations follow,
-// and what Kubernetes lets change in the spec of a pod that has a node. A finished pod is not
-// started again, nor is one that runs to its end and had started, and the ShadowPod of a former pod
-// of the same name is given up first. While the provider is not reachable nothing changes.
+// Pod pushes a pod as ShadowPod. After the creation it updates labels, annotations, and the fields
+// that Kubernetes allows to change in the spec of a running pod. A finished pod is not started
+// again, nor is one that runs to its end and has started. The ShadowPod of a former pod of the same
+// name is deleted first. While the provider is unreachable, nothing changes.
 //
 // The provider makes a pod of it in offloading/plan/shadowpod.go: ShadowPod; PodStatus brings its
 // status back.

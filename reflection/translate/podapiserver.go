@@ -15,7 +15,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// homeAPIServerHost is the name by which a remote pod calls the API server of its home; the
+// homeAPIServerHost is the name by which a remote pod reaches the home cluster's API server. The
 // certificate of every API server is valid for it.
 const homeAPIServerHost = "kubernetes.default"
 
@@ -36,8 +36,8 @@ func ClusterDomain(resolvConf string) string {
 	return ""
 }
 
-// apiServerNames returns the names by which a pod of the namespace finds the API server in the DNS
-// of home.
+// apiServerNames returns the names of the API server in the home cluster's DNS, for a pod of the
+// namespace.
 func (v View) apiServerNames(namespace string) []string {
 	names := []string{homeAPIServerHost, homeAPIServerHost + ".svc"}
 	if domain := v.APIServer.ClusterDomain; domain != "" {
@@ -49,8 +49,8 @@ func (v View) apiServerNames(namespace string) []string {
 	return names
 }
 
-// supportAPIServer gives a remote pod the API server it asks for by annotation: that of home
-// (default), that of the provider, or none.
+// supportAPIServer gives a remote pod access to the API server that its annotation selects: that of
+// the home cluster (default), that of the provider, or none.
 func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	mode := home.Annotations[api.AnnotationAPIServerSupport]
 	eachReference(out, func(kind string, name *string) {
@@ -77,8 +77,8 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 			isSet := slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == e.Name })
 			return isSet || v.takes(c.EnvFrom, e.Name)
 		})
-		// In front, because those of the user may refer to them. A kubelet resolves a reference that
-		// is not defined yet with the variables of its own cluster.
+		// In front, because those of the user may refer to them. A kubelet resolves a reference
+		// that is not defined yet with the variables of its own cluster.
 		c.Env = append(missing, c.Env...)
 	})
 	if v.APIServer.Host != "" {
@@ -148,7 +148,7 @@ func (v View) takes(sources []corev1.EnvFromSource, variable string) bool {
 	})
 }
 
-// usesHomeAPIServer reports whether the remote pod finds the API server of home.
+// usesHomeAPIServer reports whether the remote pod gets access to the home cluster's API server.
 func usesHomeAPIServer(home *corev1.Pod, v View) bool {
 	mode := home.Annotations[api.AnnotationAPIServerSupport]
 	return mode != apiServerRemote && mode != apiServerDisabled && !v.APIServer.Unsupported

@@ -82,7 +82,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 		statusWithoutRemote(out, shadow, v)
 	case replaced(home, shadow, remote):
 		negateReady(out.Status.Conditions, reasonReplaced, "the provider removes the pod and makes it anew")
-	case told(home, remote):
+	case hasReport(home, remote):
 		pullStatus(out, shadow, remote, v)
 	case out.Status.Reason == api.ReasonBackOff:
 		out.Status.Reason = ""
@@ -205,9 +205,9 @@ func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, cut(why.Message)
 }
 
-// told reports whether a remote status holds more than that the pod exists and has a node, which
+// hasReport reports whether a remote status holds more than that the pod exists and has a node, which
 // the home pod shows already.
-func told(home, remote *corev1.Pod) bool {
+func hasReport(home, remote *corev1.Pod) bool {
 	if remote.Status.StartTime != nil || remote.Status.Phase != corev1.PodPending {
 		return remote.Status.Phase != ""
 	}
@@ -253,7 +253,7 @@ func negateReady(conditions []corev1.PodCondition, reason, message string) {
 // pullStatus copies the report of the provider's kubelet. Fields that belong to the home cluster
 // (quality of service, nomination) stay.
 func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) {
-	home, in := out.Status, said(&remote.Status, &out.Spec)
+	home, in := out.Status, shownStatus(&remote.Status, &out.Spec)
 	if in == nil {
 		return
 	}
@@ -316,14 +316,14 @@ func amended(has, asked *corev1.PodSpec) bool {
 	return equality.Semantic.DeepEqual(tolerate(has.Tolerations, asked.Tolerations, nil), has.Tolerations)
 }
 
-// resizePending is why a pod has not the size home asks for, in the words of kubelets, where no
-// kubelet was asked; nil is nothing. Schedulers count an infeasible pod with what its containers
-// have.
+// resizePending returns the condition that a pod does not have the size that the home pod requests,
+// unless the remote kubelet reports it; nil = none. Schedulers count the present resources of an
+// infeasible pod.
 //
-//	the ShadowPod asks for  the remote pod has  condition
-//	what home does not      –                   what the provider says against it; silence leaves it as it was
-//	the same                something else      what the ShadowPod says of it
-//	the same                the same            what the kubelet there says
+//	ShadowPod requests   remote pod has    condition
+//	another size         –                 the provider's refusal; as before if it is unknown
+//	the home pod's size  another size      the refusal in the ShadowPod's status
+//	the home pod's size  the same          the remote kubelet's
 func resizePending(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Pod, v View) *corev1.PodCondition {
 	if shadow == nil {
 		return nil

@@ -138,7 +138,7 @@ func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []auth
 	at := slices.IndexFunc(conditions, func(c authv1beta1.ResourceSliceCondition) bool {
 		return c.Type == authv1beta1.ResourceSliceReplicated
 	})
-	if v.Unsaid {
+	if v.RefusalUnknown {
 		return conditions
 	}
 	if v.Refusal == nil {
@@ -147,17 +147,17 @@ func (v View) replicated(conditions []authv1beta1.ResourceSliceCondition) []auth
 		}
 		return conditions
 	}
-	told := authv1beta1.ResourceSliceCondition{
+	refused := authv1beta1.ResourceSliceCondition{
 		Type: authv1beta1.ResourceSliceReplicated, Status: authv1beta1.ResourceSliceFalse,
 		Reason: authv1beta1.ReasonProviderRefuses, LastTransitionTime: v.Refusal.LastTransitionTime,
 		Message: v.refusal(),
 	}
 	if at < 0 {
-		return append(slices.Clone(conditions), told)
+		return append(slices.Clone(conditions), refused)
 	}
-	told.LastTransitionTime = conditions[at].LastTransitionTime
+	refused.LastTransitionTime = conditions[at].LastTransitionTime
 	conditions = slices.Clone(conditions)
-	conditions[at] = told
+	conditions[at] = refused
 	return conditions
 }
 
@@ -201,7 +201,7 @@ func NamespaceMapStatus(home, remote *offv1beta1.NamespaceMap, v View) *offv1bet
 	if remote == nil && taken {
 		meta.SetStatusCondition(&out.Status.Conditions, v.stalled())
 	}
-	if remote == nil && (v.Unsaid || taken) {
+	if remote == nil && (v.RefusalUnknown || taken) {
 		maps.DeleteFunc(out.Status.CurrentMapping, func(namespace string, s offv1beta1.RemoteNamespaceStatus) bool {
 			_, wanted := home.Spec.DesiredMapping[namespace]
 			return !wanted && s.Phase == offv1beta1.NamespaceCreationLoopBackOff

@@ -50,7 +50,7 @@ func TestAnswersOfSlices(t *testing.T) {
 		if len(test.remote) == 1 && test.remote[0].Type == "Ready" {
 			remote.Status.AuthParams = nil
 		}
-		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal, Unsaid: test.unsaid}
+		view := translate.View{Consumer: "rome", Provider: "milan", Refusal: test.refusal, RefusalUnknown: test.unsaid}
 		got, _ := translate.ResourceSliceStatus(home, remote, view)
 		if diff := cmp.Diff(test.want, got.Status.Conditions); diff != "" || got.Status.AuthParams == nil {
 			t.Errorf("%s: credentials %v, conditions (-want +got):\n%s", test.name, got.Status.AuthParams, diff)
@@ -73,7 +73,7 @@ func TestAMapIsAnsweredByWhoRefusesIt(t *testing.T) {
 		{"made anew", nil, translate.View{}, nil},
 		{"drained", nil, translate.View{Refusal: &metav1.Condition{Message: "forbidden"}},
 			mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceCreationLoopBackOff}}},
-		{"away", nil, translate.View{Unsaid: true}, accepted},
+		{"away", nil, translate.View{RefusalUnknown: true}, accepted},
 		{"without our mark", nil, translate.View{Refusal: &metav1.Condition{Reason: translate.ReasonNameTaken}}, accepted},
 	} {
 		home := &offv1beta1.NamespaceMap{}
@@ -94,7 +94,7 @@ func TestRefusedNamespaceIsLetGo(t *testing.T) {
 		"wanted": {Phase: offv1beta1.NamespaceCreationLoopBackOff}, "refused": {Phase: offv1beta1.NamespaceCreationLoopBackOff},
 		"there": {Phase: offv1beta1.NamespaceAccepted},
 	}
-	got := translate.NamespaceMapStatus(home, nil, translate.View{Unsaid: true}).Status.CurrentMapping
+	got := translate.NamespaceMapStatus(home, nil, translate.View{RefusalUnknown: true}).Status.CurrentMapping
 	if _, held := got["refused"]; held || len(got) != 2 {
 		t.Errorf("what stands is %v", got)
 	}

@@ -29,20 +29,20 @@ type earlierRestarts struct {
 func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
 	var earlier earlierRestarts
 	known := json.Unmarshal([]byte(out.Annotations[EarlierRestartsAnnotation]), &earlier) == nil
-	anew := home.StartTime != nil && !home.StartTime.Equal(out.Status.StartTime)
-	if !known && !anew {
+	recreated := home.StartTime != nil && !home.StartTime.Equal(out.Status.StartTime)
+	if !known && !recreated {
 		return // the first remote pod
 	}
 	var started metav1.Time
 	if out.Status.StartTime != nil {
 		started = *out.Status.StartTime
 	}
-	if anew {
+	if recreated {
 		earlier.Counts = counts(earlier.Counts, home)
 	}
-	if anew || !earlier.Since.Equal(&started) {
+	if recreated || !earlier.Since.Equal(&started) {
 		earlier.Since = started
-		note(out, earlier)
+		annotate(out, earlier)
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{out.Status.InitContainerStatuses,
 		out.Status.ContainerStatuses} {
@@ -52,7 +52,7 @@ func addRestarts(out *corev1.Pod, home *corev1.PodStatus) {
 	}
 }
 
-func note(out *corev1.Pod, earlier earlierRestarts) {
+func annotate(out *corev1.Pod, earlier earlierRestarts) {
 	text, err := json.Marshal(earlier)
 	if err != nil {
 		return // a time and numbers always encode

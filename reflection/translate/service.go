@@ -11,10 +11,10 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Service pushes a Service. Node ports are the provider's to assign, except where a user insists on
-// the same ones. Its ClusterIP is the local one if the provider can assign that: programs may hold
-// the address instead of the name, and many clusters have the same range of Services. Else see
-// AnyClusterIP. A load balancer keeps the class it was made with: no API server lets it change. The
+// Service pushes a Service. The provider assigns node ports, unless an annotation requests the same
+// ones. The ClusterIP is the local one if the provider can assign it: programs may use the address
+// instead of the name, and many clusters have the same range of Services. Otherwise see
+// AnyClusterIP. A load balancer keeps its class, because API servers do not allow changes. The
 // Service of the API server is never pushed.
 func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
@@ -24,7 +24,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	in, s := home.Spec.DeepCopy(), &out.Spec
 	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {
-		return nil // it cannot become headless, nor get an address: give up, then push again
+		return nil // it cannot become headless, nor get an address: it is deleted and created again
 	}
 	if s.ClusterIP == "" {
 		s.ClusterIP = in.ClusterIP
@@ -67,8 +67,8 @@ func trafficDistribution(local *string) *string {
 	return local
 }
 
-// selector is a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose
-// pod' copies them from a local pod. A selector of nothing else selects all pods of this cluster.
+// selector returns a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose
+// pod' copies them from a local pod. If no other key is left, it selects all pods of this cluster.
 func (v View) selector(local map[string]string) map[string]string {
 	out := maps.Clone(local)
 	maps.DeleteFunc(out, func(key, _ string) bool { return stays(key) })

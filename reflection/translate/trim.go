@@ -21,9 +21,9 @@ import (
 //	home pod, Pending  all
 //	home pod, later    its status; of its spec what a ShadowPod that exists is compared with, and the
 //	                   names of ConfigMaps, Secrets and claims
-//	ShadowPod          its status; of its spec what follows home, what it requires of nodes, and the
-//	                   volumes of tokens in a Secret of the former name
-//	remote pod         its status; of the rest whose it is, where it runs and what of its spec may change
+//	ShadowPod          its status; of its spec the fields that may change, what it requires of nodes,
+//	                   and the volumes of tokens in a Secret of the former name
+//	remote pod         its status; its owner, its node, and the fields of its spec that may change
 //	Secret of tokens   its keys
 //
 // A trimmed object must not be written back: InPart reports whether an object is trimmed.
@@ -53,7 +53,7 @@ func TrimPod(p *corev1.Pod) {
 	}
 }
 
-// keepChangeable keeps what amend compares.
+// keepChangeable keeps the fields that amend compares.
 func keepChangeable(out, in *corev1.PodSpec) {
 	out.Containers, out.InitContainers = trimContainers(in.Containers), trimContainers(in.InitContainers)
 	out.Resources, out.ActiveDeadlineSeconds, out.Tolerations = in.Resources, in.ActiveDeadlineSeconds, in.Tolerations

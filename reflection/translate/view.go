@@ -111,8 +111,8 @@ type View struct {
 	// Refusal describes why the peer has just refused to create or change the remote object; nil =
 	// it did not. Set when a status is pulled.
 	Refusal *metav1.Condition
-	// Unsaid is set if it is unknown this time whether the peer refuses the remote object.
-	Unsaid bool
+	// RefusalUnknown is set if it is unknown this time whether the peer refuses the remote object.
+	RefusalUnknown bool
 	// Tokens holds newly requested service account tokens by key of the Secret; nil = the remote
 	// Secret keeps its own. Set for service accounts only.
 	Tokens map[string]Token

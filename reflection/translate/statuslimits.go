@@ -38,9 +38,9 @@ func fits(status any) error {
 	return err
 }
 
-// said returns the part of a remote status that is shown for a pod of that spec: that of its
+// shownStatus returns the part of a remote status that is shown for a pod of that spec: that of its
 // containers, with messages cut to longestText. It returns nil if this is still too large.
-func said(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
+func shownStatus(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStatus {
 	s := remote.DeepCopy()
 	s.Message = cut(s.Message)
 	for i := range s.Conditions {
