@@ -21,8 +21,9 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// finalizerSlice keeps a slice of this cluster, and its Identity, until the virtual node is drained.
-// At the provider it keeps the slice until its signing request is deleted, which has no owner.
+// finalizerSlice keeps a slice of this cluster, and its Identity, until the virtual node is
+// drained. At the provider it keeps the slice until its signing request is deleted, which has no
+// owner.
 const finalizerSlice = "resourceslice.liqo.io/finalizer"
 
 // slices reconciles ResourceSlices: those of this cluster, and the copies of consumers.

@@ -22,8 +22,8 @@ import (
 // maxUnasked is how many intervals may pass without a request to a peer that is alive.
 const maxUnasked = 4
 
-// probe returns the outcome of the last check of a peer; nil if there was none yet. It does not wait
-// for the peer, whose ForeignCluster is reconciled when the outcome changes.
+// probe returns the outcome of the last check of a peer; nil if there was none yet. It does not
+// wait for the peer, whose ForeignCluster is reconciled when the outcome changes.
 func (s *summary) probe(id string, secret *corev1.Secret) *plan.Probe {
 	if err := remote.Usable(secret.Data[api.KubeconfigField]); err != nil {
 		return &plan.Probe{Message: fmt.Sprintf("the kubeconfig of the control-plane identity cannot be used: %v", err)}

@@ -39,8 +39,8 @@ const (
 	shownRate, shownBurst = 10, 1000
 )
 
-// writeLimit limits the rate at which a peer can cause writes. Changes of existing objects have a rate
-// of their own, however many others are to be created.
+// writeLimit limits the rate at which a peer can cause writes. Changes of existing objects have a
+// rate of their own, however many others are to be created.
 type writeLimit struct {
 	made, changed flowcontrol.PassiveRateLimiter
 }

@@ -46,8 +46,8 @@ type Kind struct {
 	// objects.
 	Report         client.Object
 	ReportSelector labels.Selector
-	// AlsoWatches lists home kinds that Gather reads in the namespace of an object. When one of their
-	// objects changes, all objects of this kind in that namespace are enqueued.
+	// AlsoWatches lists home kinds that Gather reads in the namespace of an object. When one of
+	// their objects changes, all objects of this kind in that namespace are enqueued.
 	AlsoWatches []client.Object
 
 	// Gather reads what Push needs besides the two objects, and sets it in the View, a copy for
@@ -86,8 +86,8 @@ type Kind struct {
 	// Ending decides what becomes of the remote object of a home object that is being deleted; nil
 	// = it is deleted.
 	Ending func(ctx context.Context, home client.Reader, obj client.Object) (Ending, error)
-	// FinalizesHome makes the engine finalize the deletion of a home object once nothing of it is left at
-	// the peer, as a kubelet does with pods.
+	// FinalizesHome makes the engine finalize the deletion of a home object once nothing of it is
+	// left at the peer, as a kubelet does with pods.
 	FinalizesHome bool
 	// HomeFields selects the home objects that are cached, if there is no HomeCache; nil = all.
 	HomeFields fields.Selector
@@ -97,8 +97,8 @@ type Kind struct {
 	// InPart reports whether an object was trimmed so that it must be read whole before it, or an
 	// object derived from it, is written to the peer; nil = never.
 	InPart func(client.Object) bool
-	// WriteLimit limits the rate at which remote objects are created and changed. Writes above it are
-	// retried later; nil = no limit.
+	// WriteLimit limits the rate at which remote objects are created and changed. Writes above it
+	// are retried later; nil = no limit.
 	WriteLimit *writeLimit
 	// Names records which remote names belong to objects of the provider; nil = they are not
 	// recorded.

@@ -16,8 +16,8 @@ import (
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
-// shared runs the engine of the objects that all virtual nodes of a provider share. One of the nodes
-// reflects them:
+// shared runs the engine of the objects that all virtual nodes of a provider share. One of the
+// nodes reflects them:
 //
 //	virtual nodes   reflects
 //	one             this one, without a lease, so that an idle process sends no requests

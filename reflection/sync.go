@@ -25,8 +25,8 @@ import (
 // errNotOurs reports that an object is not to be kept equal. It is neither a failure nor counted.
 var errNotOurs = errors.New("not ours")
 
-// errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It is
-// counted as a failure, but not logged.
+// errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It
+// is counted as a failure, but not logged.
 var errTooMany = errors.New("too many")
 
 // sync brings one object in line:

@@ -130,8 +130,8 @@ func (v *viewer) run(ctx context.Context, see func(context.Context, translate.Vi
 	}
 }
 
-// view reads the caches. Missing objects are left out. A NamespaceMap that a user deletes is created
-// again, and the provider answers it again: until then namespaces keep their mapping.
+// view reads the caches. Missing objects are left out. A NamespaceMap that a user deletes is
+// created again, and the provider answers it again: until then namespaces keep their mapping.
 func (v *viewer) view(ctx context.Context) (translate.View, error) {
 	out := translate.View{
 		Consumer:     v.Consumer,

@@ -201,8 +201,8 @@ func (in AskedSlice) requestedWith(key crypto.Signer) bool {
 	return err == nil && sameKey(asked, key.Public())
 }
 
-// use plans the objects for the provider's answer. Unless that is an acceptance, it neither adds nor
-// removes any.
+// use plans the objects for the provider's answer. Unless that is an acceptance, it neither adds
+// nor removes any.
 func (in AskedSlice) use() desired.Plan {
 	root := in.Root
 	for _, t := range answerTypes {

@@ -25,7 +25,8 @@ const ceilingInterval = time.Minute
 // Ceilings bound what slices of the default class are granted. A resource that is not named is not
 // bounded.
 type Ceilings struct {
-	// Slice bounds each slice, Consumer all slices of one consumer, and Total those of all consumers.
+	// Slice bounds each slice, Consumer all slices of one consumer, and Total those of all
+	// consumers.
 	Slice    corev1.ResourceList `json:"slice,omitempty"`
 	Consumer corev1.ResourceList `json:"consumer,omitempty"`
 	Total    corev1.ResourceList `json:"total,omitempty"`

@@ -28,8 +28,8 @@ const (
 	// requestNameHash is the number of hex characters in the name of a signing request: 64 bits.
 	requestNameHash = 16
 
-	// DefaultLifetime is requested for certificates of peers. It is short, because certificates cannot
-	// be revoked, but a third of it suffices to repair a signer that fails at the renewal.
+	// DefaultLifetime is requested for certificates of peers. It is short, because certificates
+	// cannot be revoked, but a third of it suffices to repair a signer that fails at the renewal.
 	DefaultLifetime = 30 * 24 * time.Hour
 )
 

@@ -41,7 +41,8 @@ const (
 	ReasonKeysNotFound = "KeysNotFound"
 	// ReasonCertificatePending: the signer has not answered yet.
 	ReasonCertificatePending = "CertificatePending"
-	// ReasonCertificateNotRenewed: check the signer at the provider; the consumer asks the provider.
+	// ReasonCertificateNotRenewed: check the signer at the provider; the consumer asks the
+	// provider.
 	ReasonCertificateNotRenewed = "CertificateNotRenewed"
 	// ReasonCertificateUntrusted: let signer and API server use one CA, then authenticate again.
 	ReasonCertificateUntrusted = "CertificateUntrusted"

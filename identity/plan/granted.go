@@ -34,8 +34,8 @@ const (
 	// reasonCeilingExceeded: request less, or have the provider raise the ceiling that the message
 	// names.
 	reasonCeilingExceeded = "ResourceSliceCeilingExceeded"
-	// reasonGrantAboveCapacity is the reason of a warning event at the provider: more was granted than
-	// its nodes have.
+	// reasonGrantAboveCapacity is the reason of a warning event at the provider: more was granted
+	// than its nodes have.
 	reasonGrantAboveCapacity = "GrantAboveCapacity"
 
 	annotationDefaultStorageClass = "storageclass.kubernetes.io/is-default-class"

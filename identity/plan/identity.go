@@ -26,18 +26,19 @@ type IdentityInput struct {
 	NamespacePeer string
 	// Keys holds the private keys for NamespacePeer.
 	Keys Keys
-	// Renew is the Renew of Root, whose status has the credentials that replace those of Root; nil =
-	// none.
+	// Renew is the Renew of Root, whose status has the credentials that replace those of Root; nil
+	// = none.
 	Renew *authv1beta1.Renew
-	// ControlPlane is the control plane's Identity for the same provider; nil = none. Its annotation
-	// says whether the provider is reached in band.
+	// ControlPlane is the control plane's Identity for the same provider; nil = none. Its
+	// annotation says whether the provider is reached in band.
 	ControlPlane *authv1beta1.Identity
 	// ControlPlaneSecrets are the Secrets with a kubeconfig of the control plane for the provider:
 	// that of ControlPlane, or one made by hand.
 	ControlPlaneSecrets []corev1.Secret
 	// Kubeconfig is the current Secret of Root; nil = none.
 	Kubeconfig *corev1.Secret
-	// Configurations hold the ranges to which the provider's are remapped. They matter only in band.
+	// Configurations hold the ranges to which the provider's are remapped. They matter only in
+	// band.
 	Configurations []netv1beta1.Configuration
 	Now            time.Time
 }

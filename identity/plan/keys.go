@@ -35,8 +35,8 @@ const (
 	maxRSABits = 8192
 )
 
-// Keys holds the private keys (PEM) that this cluster may use in a tenant namespace. The peering user
-// of the peer can read every Secret in that namespace.
+// Keys holds the private keys (PEM) that this cluster may use in a tenant namespace. The peering
+// user of the peer can read every Secret in that namespace.
 type Keys struct {
 	// Own is the key for this peer only; nil until it is created.
 	Own []byte
@@ -44,9 +44,9 @@ type Keys struct {
 	Shared []byte
 }
 
-// inUse returns the key to use with a certificate: Shared if the certificate is for Shared and one of
-// the kubeconfigs in the tenant namespace already holds it, else Own. The certificate alone must not
-// decide, because the provider issues it and could choose Shared.
+// inUse returns the key to use with a certificate: Shared if the certificate is for Shared and one
+// of the kubeconfigs in the tenant namespace already holds it, else Own. The certificate alone must
+// not decide, because the provider issues it and could choose Shared.
 func (k Keys) inUse(p *authv1beta1.AuthParams, kubeconfigs []corev1.Secret) []byte {
 	if k.usesShared(p, kubeconfigs) {
 		return k.Shared

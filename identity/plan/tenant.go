@@ -29,8 +29,8 @@ type TenantInput struct {
 	Tenants []authv1beta1.Tenant
 	// Nonces are the Secrets with the challenges made in Root's namespace.
 	Nonces []corev1.Secret
-	// AllSlices, RoleBindings and ClusterRoleBindings are those of all namespaces. They are empty if
-	// Root has a certificate: then they do not matter.
+	// AllSlices, RoleBindings and ClusterRoleBindings are those of all namespaces. They are empty
+	// if Root has a certificate: then they do not matter.
 	AllSlices           []authv1beta1.ResourceSlice
 	RoleBindings        []rbacv1.RoleBinding
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding

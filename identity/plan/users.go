@@ -19,9 +19,9 @@ import (
 // reports that a binding of somebody else is gone.
 const takenInterval = time.Minute
 
-// Users holds the user names in this cluster, and their owners. Cluster IDs, users of ResourceSlices
-// and subjects that administrators chose share one space of names: two of the same name would share
-// their rights.
+// Users holds the user names in this cluster, and their owners. Cluster IDs, users of
+// ResourceSlices and subjects that administrators chose share one space of names: two of the same
+// name would share their rights.
 type Users struct {
 	// ClusterIDs are the IDs of this cluster and of its peers.
 	ClusterIDs []string
@@ -33,8 +33,8 @@ type Users struct {
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
 }
 
-// Holder returns the object that a user name belongs to; empty = none. Bindings that Liqo created do
-// not count: each is for a tenant or a slice.
+// Holder returns the object that a user name belongs to; empty = none. Bindings that Liqo created
+// do not count: each is for a tenant or a slice.
 func (u Users) Holder(user string) string {
 	if strings.HasPrefix(user, api.PeeringUserName("")) {
 		return fmt.Sprintf("a peering user (%s…)", api.PeeringUserName(""))
@@ -72,6 +72,6 @@ func (u Users) binding(has func(rbacv1.Subject) bool, except func(*rbacv1.RoleBi
 	return ""
 }
 
-// NeedsUser reports whether a slice has no credentials of this cluster yet, so that its user name has
-// to be checked. A later refusal does not remove credentials.
+// NeedsUser reports whether a slice has no credentials of this cluster yet, so that its user name
+// has to be checked. A later refusal does not remove credentials.
 func NeedsUser(s *authv1beta1.ResourceSlice) bool { return s.Status.AuthParams == nil }

@@ -267,9 +267,9 @@ func (e errForeign) Error() string {
 // it becomes free.
 const foreignInterval = 10 * time.Second
 
-// create creates an object. If one exists, there are three cases: it is the root's, and the cache is
-// stale; it was made for a deleted root of that name, and an event follows when it is deleted; or it
-// has another owner.
+// create creates an object. If one exists, there are three cases: it is the root's, and the cache
+// is stale; it was made for a deleted root of that name, and an event follows when it is deleted;
+// or it has another owner.
 func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
 	err := l.objects.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Root returns command liqo with the roles of a binary as subcommands. Each has Kubernetes' flag --v,
-// the verbosity of its log.
+// Root returns command liqo with the roles of a binary as subcommands. Each has Kubernetes' flag
+// --v, the verbosity of its log.
 func Root(roles ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "liqo",

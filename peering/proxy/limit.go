@@ -18,7 +18,8 @@ const (
 	maxConnections = 2000
 )
 
-// limit closes new connections above a maximum, in total or of one address, and goes on with others.
+// limit closes new connections above a maximum, in total or of one address, and goes on with
+// others.
 type limit struct {
 	net.Listener
 	all, one int

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package replication replicates our own kinds to the providers of this cluster: it pushes requests
-// (spec) and pulls answers (status). For each control-plane kubeconfig Secret, one engine of package
-// reflection runs between the Secret's namespace and the tenant namespace at the provider.
+// (spec) and pulls answers (status). For each control-plane kubeconfig Secret, one engine of
+// package reflection runs between the Secret's namespace and the tenant namespace at the provider.
 //
 //	Secret created   ──▶ finalizer added, engine started
 //	Secret changed   ──▶ engine continues with the new credentials
@@ -307,9 +307,9 @@ func (r *replicator) mustWait(ctx context.Context, secret *corev1.Secret, held [
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get
 
-// isBeingDeleted reports whether an object is being deleted, or about to be: the Secret and Renew of an
-// Identity are deleted with it, and the garbage collector may reach the Secret first. It reads from
-// the API server, because a cache may be older than the collector's view.
+// isBeingDeleted reports whether an object is being deleted, or about to be: the Secret and Renew
+// of an Identity are deleted with it, and the garbage collector may reach the Secret first. It
+// reads from the API server, because a cache may be older than the collector's view.
 func (r *replicator) isBeingDeleted(ctx context.Context, obj client.Object) (bool, error) {
 	owner := metav1.GetControllerOf(obj)
 	if obj.GetDeletionTimestamp() != nil || owner == nil || owner.Kind != "Identity" {

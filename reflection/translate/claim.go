@@ -25,9 +25,9 @@ func ClaimElsewhere(home *corev1.PersistentVolumeClaim) bool {
 }
 
 // OwnerPod returns the name of the pod whose generic ephemeral volume a claim may be, to be checked
-// with OfEphemeralVolume; empty = it is not. A claim that has a volume at a provider is not, even if
-// a pod owns it: a StatefulSet with persistentVolumeClaimRetentionPolicy makes the pod that it scales
-// down the owner.
+// with OfEphemeralVolume; empty = it is not. A claim that has a volume at a provider is not, even
+// if a pod owns it: a StatefulSet with persistentVolumeClaimRetentionPolicy makes the pod that it
+// scales down the owner.
 func OwnerPod(home *corev1.PersistentVolumeClaim) string {
 	held := slices.ContainsFunc(home.Finalizers,
 		func(f string) bool { return strings.HasPrefix(f, api.ClaimFinalizerPrefix) })
@@ -37,19 +37,19 @@ func OwnerPod(home *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// OfEphemeralVolume reports whether a claim was made for a generic ephemeral volume of a pod. Such a
-// claim is not reflected: the provider creates one from the remote pod.
+// OfEphemeralVolume reports whether a claim was made for a generic ephemeral volume of a pod. Such
+// a claim is not reflected: the provider creates one from the remote pod.
 func OfEphemeralVolume(home *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	return metav1.IsControlledBy(home, pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Ephemeral != nil && pod.Name+"-"+v.Name == home.Name
 	})
 }
 
-// Claim pushes a claim if the scheduler has chosen a virtual node of the provider for its first pod.
-// The spec is written once, and the remote claim is never replaced: only the size of a volume can
-// change. The remote claim of a former claim of that name is reused only if this one is placed at
-// the provider, too. The consumer's claim is bound to a placeholder (storage/plan/claim.go: Claim),
-// the remote one to a volume of the provider.
+// Claim pushes a claim if the scheduler has chosen a virtual node of the provider for its first
+// pod. The spec is written once, and the remote claim is never replaced: only the size of a volume
+// can change. The remote claim of a former claim of that name is reused only if this one is placed
+// at the provider, too. The consumer's claim is bound to a placeholder (storage/plan/claim.go:
+// Claim), the remote one to a volume of the provider.
 func Claim(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.PersistentVolumeClaim {
 	placed := v.ProviderNodes[home.Annotations[annotationSelectedNode]]
 	if !placed && !slices.Contains(home.Finalizers, api.ClaimFinalizer(v.Provider)) {

@@ -205,8 +205,8 @@ func refused(s *corev1.PodStatus, why *metav1.Condition) {
 	scheduled.Reason, scheduled.Message = corev1.PodReasonUnschedulable, cut(why.Message)
 }
 
-// hasReport reports whether a remote status holds more than that the pod exists and has a node, which
-// the home pod shows already.
+// hasReport reports whether a remote status holds more than that the pod exists and has a node,
+// which the home pod shows already.
 func hasReport(home, remote *corev1.Pod) bool {
 	if remote.Status.StartTime != nil || remote.Status.Phase != corev1.PodPending {
 		return remote.Status.Phase != ""

@@ -67,8 +67,9 @@ func trafficDistribution(local *string) *string {
 	return local
 }
 
-// selector returns a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl expose
-// pod' copies them from a local pod. If no other key is left, it selects all pods of this cluster.
+// selector returns a selector of pods without Liqo's own keys, which remote pods lack: 'kubectl
+// expose pod' copies them from a local pod. If no other key is left, it selects all pods of this
+// cluster.
 func (v View) selector(local map[string]string) map[string]string {
 	out := maps.Clone(local)
 	maps.DeleteFunc(out, func(key, _ string) bool { return stays(key) })
