@@ -177,9 +177,7 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader,
 		return nil, fmt.Errorf("list resource slices: %w", err)
 	}
 	in.Slices = all.Items
-	if in.RemoteNamespace, err = remoteNamespace(ctx, r, root.Namespace); err != nil {
-		return nil, err
-	}
+	in.RemoteNamespace = remoteNamespace(in.ControlPlaneSecrets)
 	identity := api.ResourceSliceIdentityName(root.Name)
 	if in.Identity, err = identityNamed(ctx, r, root.Namespace, identity); err != nil {
 		return nil, err
@@ -193,8 +191,9 @@ func (o Options) gatherAsked(ctx context.Context, r ctl.Reader,
 
 // ownVirtualNode returns the VirtualNode made for a slice. While the slice is being deleted it
 // reads from the API server, because the cache may be stale.
-func ownVirtualNode(ctx context.Context, r ctl.Reader,
-	root *authv1beta1.ResourceSlice) (*offv1beta1.VirtualNode, error) {
+func ownVirtualNode(
+	ctx context.Context, r ctl.Reader, root *authv1beta1.ResourceSlice,
+) (*offv1beta1.VirtualNode, error) {
 	var reader client.Reader = r
 	if root.DeletionTimestamp != nil {
 		reader = r.Live
@@ -207,15 +206,14 @@ func ownVirtualNode(ctx context.Context, r ctl.Reader,
 }
 
 // remoteNamespace returns the tenant namespace at the provider, from the control plane's kubeconfig
-// Secret in a namespace; empty if there is none.
-func remoteNamespace(ctx context.Context, r client.Reader, namespace string) (string, error) {
-	secrets, err := controlPlaneSecrets(ctx, r, namespace)
-	for _, secret := range secrets {
+// Secrets; empty if there is none.
+func remoteNamespace(controlPlaneSecrets []corev1.Secret) string {
+	for _, secret := range controlPlaneSecrets {
 		if remote := secret.Annotations[api.AnnotationRemoteTenantNamespace]; remote != "" {
-			return remote, nil
+			return remote
 		}
 	}
-	return "", err
+	return ""
 }
 
 // controlPlaneSecrets reads the Secrets with a kubeconfig of the control plane in a namespace.
