@@ -84,7 +84,7 @@ const TenantNamespacePrefix = "liqo-tenant-"
 // maxClusterIDLength keeps TenantNamespace a DNS label: 51 = 63 − len("liqo-tenant-").
 const maxClusterIDLength = 63 - len(TenantNamespacePrefix)
 
-// ClusterIDPattern is what a cluster ID looks like: a DNS label.
+// ClusterIDPattern matches valid cluster IDs, which are DNS labels.
 const ClusterIDPattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 
 var clusterID = regexp.MustCompile(ClusterIDPattern)

@@ -75,7 +75,7 @@ type peerings struct {
 	Peers []peering `json:"peers"`
 }
 
-// installation is what info prints.
+// installation holds the output of info.
 type installation struct {
 	Local    localInfo   `json:"local"`
 	Health   healthInfo  `json:"health"`

@@ -110,7 +110,7 @@ type peerOffloading struct {
 	VirtualNodes []nodeInfo   `json:"virtualNodes"`
 }
 
-// peerInfo is what info peer prints about one peer.
+// peerInfo holds the output of info peer about one peer.
 type peerInfo struct {
 	Info           whoInfo        `json:"info"`
 	Network        peerNetwork    `json:"network"`

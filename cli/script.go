@@ -18,7 +18,7 @@ var errTimeout = errors.New("timed out waiting for the condition")
 
 // step is a piece of a verb's work and the line that reports it.
 type step struct {
-	// name is what other steps list in after; several steps may share one.
+	// name identifies the step in the field after of other steps. Several steps may share a name.
 	name string
 	// after lists the names of the steps that must succeed first. A name that no step of the verb
 	// has is ignored.
@@ -277,8 +277,8 @@ func hint(err error, format string, args ...any) error {
 	return fmt.Errorf("%w; %s", err, fmt.Sprintf(format, args...))
 }
 
-// progress is what a piece of work currently waits for. The context of the work carries it, so that
-// any function that waits can set it. A terminal shows it behind what is being done.
+// progress holds the text of what a piece of work waits for. The context of the work carries it, so
+// that any function that waits can set it. A terminal shows it behind what is being done.
 type progress struct{ text atomic.Pointer[string] }
 
 type progressKey struct{}

@@ -35,7 +35,7 @@ type single struct {
 	before func() (done bool, err error)
 }
 
-// work is what a subcommand does on the cluster.
+// work runs a subcommand on its cluster.
 type work func(s *script, c *cluster) error
 
 // addNoun adds a subcommand like "create configuration" with the common flags.
