@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-const (
-	// reachTimeout bounds the first request to a cluster: later ones have the verb's own timeout.
-	reachTimeout = 15 * time.Second
-)
+// reachTimeout bounds the first request to a cluster: later ones have the verb's own timeout.
+const reachTimeout = 15 * time.Second
 
 // cluster is one of the clusters a verb works on.
 type cluster struct {
@@ -77,66 +76,97 @@ type access struct {
 }
 
 // addLiqoFlag adds the flag for the namespace in which Liqo is installed.
-func addLiqoFlag(flags *pflag.FlagSet, name, short, of string) *pflag.Flag {
+func addLiqoFlag(flags *pflag.FlagSet, name, short, of string) {
 	flags.StringP(name, short, api.Namespace, "Namespace Liqo is installed in"+of)
-	return flags.Lookup(name)
 }
 
-// hideFlags hides the connection flags that are not in shownFlags.
-func hideFlags(flags *pflag.FlagSet, prefix string) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix)) {
-			f.Hidden = true
-		}
-	})
+// liqoFlag returns the flag of a verb for the namespace in which Liqo is installed. It is called
+// "namespace" unless the verb has a flag for the namespace of other objects. prefix is empty, or
+// remotePrefix for the second cluster.
+func liqoFlag(cmd *cobra.Command, prefix string) *pflag.Flag {
+	return cmp.Or(cmd.Flag(prefix+"liqo-namespace"), cmd.Flag(prefix+"namespace"))
 }
 
-// addRemoteFlags adds the connection flags of the second cluster.
-func addRemoteFlags(cmd *cobra.Command) access {
-	const prefix = "remote-"
-	remoteFlags := genericclioptions.NewConfigFlags(true)
-	remoteFlags.Namespace = nil
-	all := pflag.NewFlagSet("remote", pflag.ContinueOnError)
-	remoteFlags.AddFlags(all)
-	all.VisitAll(func(f *pflag.Flag) {
-		f.Name, f.Shorthand, f.Usage = prefix+f.Name, "", f.Usage+ofRemote
-		f.Hidden = !slices.Contains(shownFlags[:], strings.TrimPrefix(f.Name, prefix))
-		cmd.PersistentFlags().AddFlag(f)
-	})
-	return access{remoteFlags, []string{"--remote-kubeconfig", "--remote-context"}}
-}
+// remotePrefix begins the names of flags about the second cluster.
+const remotePrefix = "remote-"
 
 // ofRemote ends the usage of flags about the second cluster.
 const ofRemote = " (remote cluster)"
 
+// shownFlags lists the connection flags of kubectl that help texts show; the others work too.
+var shownFlags = [...]string{"kubeconfig", "context", "cluster", "user"}
+
+// addConnectionFlags adds the connection flags of a cluster. prefix is empty, or remotePrefix for the
+// second cluster.
+func addConnectionFlags(flags *pflag.FlagSet, prefix string) access {
+	config, all := genericclioptions.NewConfigFlags(true), pflag.NewFlagSet("", pflag.ContinueOnError)
+	config.Namespace = nil
+	config.AddFlags(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		f.Hidden = !slices.Contains(shownFlags[:], f.Name)
+		if prefix != "" {
+			f.Name, f.Shorthand, f.Usage = prefix+f.Name, "", f.Usage+ofRemote
+		}
+		flags.AddFlag(f)
+	})
+	return access{config, []string{"--" + prefix + "kubeconfig", "--" + prefix + "context"}}
+}
+
 // pair holds the flags of verbs that work on two clusters.
 type pair struct {
 	remote                           access
-	liqo, remoteLiqo                 *pflag.Flag
 	objectNamespace, remoteNamespace string
-	timeout                          time.Duration
 }
 
 // addPairFlags adds the flags of verbs whose namespace flags name the namespaces of Liqo.
 func addPairFlags(cmd *cobra.Command, timeout time.Duration) *pair {
-	p := &pair{
-		remote:     addRemoteFlags(cmd),
-		liqo:       addLiqoFlag(cmd.Flags(), "namespace", "n", ""),
-		remoteLiqo: addLiqoFlag(cmd.Flags(), "remote-namespace", "", ofRemote),
-	}
-	addTimeoutFlag(cmd.Flags(), &p.timeout, timeout)
+	p := &pair{remote: addConnectionFlags(cmd.PersistentFlags(), remotePrefix)}
+	addLiqoFlag(cmd.Flags(), "namespace", "n", "")
+	addLiqoFlag(cmd.Flags(), remotePrefix+"namespace", "", ofRemote)
+	addTimeoutFlag(cmd.Flags(), timeout)
 	return p
 }
 
-func addTimeoutFlag(flags *pflag.FlagSet, into *time.Duration, value time.Duration) {
-	flags.DurationVar(into, "timeout", value, "How long to wait in all")
+// addTimeoutFlag adds the flag of verbs that limit their time.
+func addTimeoutFlag(flags *pflag.FlagSet, value time.Duration) {
+	flags.Duration("timeout", value, "How long to wait in all")
+}
+
+// scriptOf returns a script that ends after the verb's timeout.
+func (e *env) scriptOf(cmd *cobra.Command) (*script, func()) {
+	timeout, err := cmd.Flags().GetDuration("timeout")
+	if err != nil {
+		panic(err) // a verb without addTimeoutFlag: a programming error
+	}
+	return e.newScript(cmd.Context(), timeout)
+}
+
+// onCluster runs do with the only cluster of a verb, within its timeout.
+func (e *env) onCluster(cmd *cobra.Command, do func(*script, *cluster) error) error {
+	s, stop := e.scriptOf(cmd)
+	defer stop()
+	c, err := e.onlyCluster(cmd)
+	if err != nil {
+		return err
+	}
+	return do(s, c)
+}
+
+// onInstallation is onCluster for verbs that need Liqo in the cluster.
+func (e *env) onInstallation(cmd *cobra.Command, do func(*script, *cluster) error) error {
+	return e.onCluster(cmd, func(s *script, c *cluster) error {
+		if err := c.identify(s.ctx, liqoFlag(cmd, "")); err != nil {
+			return err
+		}
+		return do(s, c)
+	})
 }
 
 // onPair runs do with the two clusters of a verb, within its timeout.
 func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, local, remote *cluster) error) error {
-	s, stop := e.newScript(cmd.Context(), p.timeout)
+	s, stop := e.scriptOf(cmd)
 	defer stop()
-	localCluster, remoteCluster, err := e.connect(s.ctx, p)
+	localCluster, remoteCluster, err := e.connect(s.ctx, cmd, p)
 	if err != nil {
 		return err
 	}
@@ -145,19 +175,22 @@ func (e *env) onPair(cmd *cobra.Command, p *pair, do func(s *script, local, remo
 
 // connect connects to both clusters and reads their IDs. It returns both even if one does not
 // answer.
-func (e *env) connect(ctx context.Context, p *pair) (localCluster, remoteCluster *cluster, err error) {
-	localCluster, err = e.cluster(e.local, local, p.liqo.Value.String())
+func (e *env) connect(
+	ctx context.Context, cmd *cobra.Command, p *pair,
+) (localCluster, remoteCluster *cluster, err error) {
+	liqo, remoteLiqo := liqoFlag(cmd, ""), liqoFlag(cmd, remotePrefix)
+	localCluster, err = e.cluster(e.local, local, liqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
-	remoteCluster, err = e.cluster(p.remote, remote, p.remoteLiqo.Value.String())
+	remoteCluster, err = e.cluster(p.remote, remote, remoteLiqo.Value.String())
 	if err != nil {
 		return nil, nil, err
 	}
 	localCluster.other, remoteCluster.other = remoteCluster, localCluster
 	e.busy(noCluster, func() string { return "Contacting the clusters" })
-	err = inParallel(func() error { return localCluster.identify(ctx, p.liqo) },
-		func() error { return remoteCluster.identify(ctx, p.remoteLiqo) })
+	err = inParallel(func() error { return localCluster.identify(ctx, liqo) },
+		func() error { return remoteCluster.identify(ctx, remoteLiqo) })
 	e.clearBusy()
 	if err != nil {
 		return localCluster, remoteCluster, err
@@ -205,12 +238,17 @@ func sameServer(a, b *rest.Config) bool {
 }
 
 // localCluster connects to the only cluster of a verb and reads its ID.
-func (e *env) localCluster(ctx context.Context, liqo *pflag.Flag) (*cluster, error) {
-	c, err := e.cluster(e.local, noCluster, liqo.Value.String())
+func (e *env) localCluster(ctx context.Context, cmd *cobra.Command) (*cluster, error) {
+	c, err := e.onlyCluster(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return c, c.identify(ctx, liqo)
+	return c, c.identify(ctx, liqoFlag(cmd, ""))
+}
+
+// onlyCluster makes a client for the only cluster of a verb, without a request.
+func (e *env) onlyCluster(cmd *cobra.Command) (*cluster, error) {
+	return e.cluster(e.local, noCluster, liqoFlag(cmd, "").Value.String())
 }
 
 // cluster makes a client from connection flags, without a request.

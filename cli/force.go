@@ -22,8 +22,6 @@ import (
 
 func (e *env) forceCommand() *cobra.Command {
 	force := group("force", "Do without the other side what needs both")
-	var namespace string
-	var timeout time.Duration
 	unpeer := &cobra.Command{Use: "unpeer <cluster-id>", Short: "End the peering with a cluster that is gone for good",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,11 +29,11 @@ func (e *env) forceCommand() *cobra.Command {
 				": "); err != nil {
 				return err
 			}
-			return e.forceUnpeer(cmd.Context(), namespace, args[0], timeout)
+			return e.onCluster(cmd, func(s *script, c *cluster) error { return s.forceUnpeer(c, args[0]) })
 		}}
 	unpeer.ValidArgsFunction = firstOnly(e.completion(peerIDs()))
-	unpeer.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
-	addTimeoutFlag(unpeer.Flags(), &timeout, 2*time.Minute)
+	addLiqoFlag(unpeer.Flags(), "namespace", "n", "")
+	addTimeoutFlag(unpeer.Flags(), 2*time.Minute)
 	force.AddCommand(unpeer)
 	return force
 }
@@ -43,13 +41,7 @@ func (e *env) forceCommand() *cobra.Command {
 // forceUnpeer marks the peer as permanently unreachable, so that nothing waits for it any more, and
 // deletes the local objects of the peering and the tenant namespace. It sends no request to the
 // peer.
-func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout time.Duration) error {
-	s, stop := e.newScript(ctx, timeout)
-	defer stop()
-	c, err := e.cluster(e.local, noCluster, namespace)
-	if err != nil {
-		return err
-	}
+func (s *script) forceUnpeer(c *cluster, id string) (err error) {
 	if c.id, err = c.installedID(s.ctx); err != nil {
 		return err
 	}
@@ -79,7 +71,7 @@ func (e *env) forceUnpeer(ctx context.Context, namespace, id string, timeout tim
 		return c.withLeftoversOf(err, id)
 	}
 	s.warn(noCluster, "The remote cluster keeps its side of the peering; "+
-		"if it comes back, run '%s force unpeer %s' there", e.name, c.id)
+		"if it comes back, run '%s force unpeer %s' there", s.env.name, c.id)
 	s.info(noCluster, "Force unpeer executed successfully")
 	return nil
 }

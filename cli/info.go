@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,10 +20,7 @@ import (
 )
 
 // infoFlags holds the flags common to info and info peer.
-type infoFlags struct {
-	liqo        *pflag.Flag
-	output, get string
-}
+type infoFlags struct{ output, get string }
 
 // localInfo describes this cluster.
 type localInfo struct {
@@ -86,17 +82,18 @@ type installation struct {
 func (e *env) infoCommand() *cobra.Command {
 	f := &infoFlags{}
 	cmd := &cobra.Command{Use: "info", Short: "Show the installation and its peerings", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd.Context(), f) }}
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd, f) }}
 	flags := cmd.PersistentFlags()
-	f.liqo = addLiqoFlag(flags, "namespace", "n", "")
+	addLiqoFlag(flags, "namespace", "n", "")
 	flags.StringVarP(&f.output, "output", "o", "", "Print all as json or yaml")
 	flags.StringVarP(&f.get, "get", "g", "", "Print one field, e.g. local.clusterID")
 	cmd.AddCommand(e.infoPeerCommand(f))
 	return cmd
 }
 
-func (e *env) showInfo(ctx context.Context, f *infoFlags) error {
-	c, err := e.localCluster(ctx, f.liqo)
+func (e *env) showInfo(cmd *cobra.Command, f *infoFlags) error {
+	ctx := cmd.Context()
+	c, err := e.localCluster(ctx, cmd)
 	if err != nil {
 		return err
 	}

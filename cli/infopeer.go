@@ -121,11 +121,12 @@ type peerInfo struct {
 func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 	return &cobra.Command{Use: "peer [cluster-id…]", Short: "Show the peerings with some or all clusters",
 		ValidArgsFunction: e.completion(activeIDs()),
-		RunE:              func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd.Context(), ids, f) }}
+		RunE:              func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd, ids, f) }}
 }
 
-func (e *env) infoPeers(ctx context.Context, ids []string, f *infoFlags) error {
-	c, err := e.localCluster(ctx, f.liqo)
+func (e *env) infoPeers(cmd *cobra.Command, ids []string, f *infoFlags) error {
+	ctx := cmd.Context()
+	c, err := e.localCluster(ctx, cmd)
 	if err != nil {
 		return err
 	}

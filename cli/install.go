@@ -36,7 +36,6 @@ import (
 // installOptions holds the flags of install.
 type installOptions struct {
 	provider       string
-	namespace      string
 	id             clusterID
 	labels         map[string]string
 	version        string
@@ -45,7 +44,6 @@ type installOptions struct {
 	onlyValues     bool
 	dumpPath       string
 	dryRun         bool
-	timeout        time.Duration
 	reserved, pods cidrs
 	services       cidr
 	apiServerURL   string
@@ -77,7 +75,11 @@ func (e *env) installCommand() *cobra.Command {
 			if err := checkURL(o.apiServerURL, !o.anyAPIServer); err != nil {
 				return err
 			}
-			return e.install(cmd.Context(), o)
+			chart, err := o.chart()
+			if err != nil {
+				return err
+			}
+			return e.onCluster(cmd, func(s *script, c *cluster) error { return s.install(c, chart, o) })
 		}
 	}
 	return cmd
@@ -85,7 +87,7 @@ func (e *env) installCommand() *cobra.Command {
 
 func (o *installOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&o.namespace, "namespace", "n", api.Namespace, "Namespace to install in")
+	flags.StringP("namespace", "n", api.Namespace, "Namespace to install in")
 	flags.Var(&o.id, "cluster-id", "Name of this cluster at its peers (default: the installed one, else a random one)")
 	flags.StringToStringVar(&o.labels, "cluster-labels", nil, "Labels of the virtual nodes that stand for this cluster")
 	flags.StringVar(&o.version, "version", "", "Version to install (default: liqoctl's own)")
@@ -97,7 +99,7 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the chart values and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "Where --only-output-values writes")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything but install")
-	addTimeoutFlag(flags, &o.timeout, 10*time.Minute)
+	addTimeoutFlag(flags, 10*time.Minute)
 	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
 	if hasCIDRFlags(o.provider) {
 		flags.Var(&o.pods, "pod-cidr", "Address ranges of the cluster's pods")
@@ -117,17 +119,7 @@ func hasCIDRFlags(provider string) bool {
 }
 
 // install computes the values and applies the CustomResourceDefinitions, then the chart.
-func (e *env) install(ctx context.Context, o *installOptions) error {
-	s, stop := e.newScript(ctx, o.timeout)
-	defer stop()
-	chart, err := o.chart()
-	if err != nil {
-		return err
-	}
-	c, err := e.cluster(e.local, noCluster, o.namespace)
-	if err != nil {
-		return err
-	}
+func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) error {
 	s.info(noCluster, "Installer initialized")
 	s.busy(noCluster, "Retrieving cluster configuration")
 	facts, err := c.facts(s.ctx, o)
@@ -142,17 +134,17 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	if err := o.check(s.ctx, c, facts, vals, chart); err != nil {
 		return err
 	}
-	manifest, err := render(s.ctx, o.namespace, chart, vals)
+	manifest, err := render(s.ctx, c.namespace, chart, vals)
 	if err != nil {
 		return err
 	}
 	s.info(noCluster, "Installation parameters correctly generated")
 	switch {
 	case o.onlyValues:
-		return e.dumpValues(o.dumpPath, vals)
+		return s.dumpValues(o.dumpPath, vals)
 	case o.dryRun:
-		if e.verbose {
-			fmt.Fprint(e.Out, manifest)
+		if s.verbose {
+			fmt.Fprint(s.env.Out, manifest)
 		}
 		s.info(noCluster, "Installation completed (dry-run)")
 		return nil
@@ -165,7 +157,7 @@ func (e *env) install(ctx context.Context, o *installOptions) error {
 	watching, done := context.WithCancel(s.ctx)
 	defer done()
 	go c.showPending(watching)
-	rel, err := (&installer{cluster: c, options: o, chart: chart, values: vals}).run(s.ctx)
+	rel, err := (&installer{cluster: c, timeout: s.timeout, chart: chart, values: vals}).run(s.ctx)
 	if err != nil {
 		return err
 	}
@@ -305,7 +297,7 @@ func coalesced(chart *chart.Chart, vals map[string]any) map[string]any {
 	return out
 }
 
-func (e *env) dumpValues(path string, vals map[string]any) error {
+func (s *script) dumpValues(path string, vals map[string]any) error {
 	text, err := yaml.Marshal(vals)
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
@@ -313,7 +305,7 @@ func (e *env) dumpValues(path string, vals map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("write the values: %w", err)
 	}
-	e.info(noCluster, "All Set! Chart values written to %q", path)
+	s.info(noCluster, "All Set! Chart values written to %q", path)
 	return nil
 }
 
@@ -359,7 +351,7 @@ func (e *env) helm(namespace string) (*action.Configuration, error) {
 // installer applies the chart.
 type installer struct {
 	*cluster
-	options *installOptions
+	timeout time.Duration
 	chart   *chart.Chart
 	values  map[string]any
 }
@@ -387,7 +379,7 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 			api.ReleaseName, i.env.name)
 	}
 	run := action.NewUpgrade(helm)
-	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.options.timeout, true
+	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.timeout, true
 	run.MaxHistory = 10
 	rel, err := run.RunWithContext(ctx, api.ReleaseName, i.chart, i.values)
 	if err == nil {
@@ -398,7 +390,7 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 		return nil, err // it failed before anything was changed
 	}
 	back := action.NewRollback(helm)
-	back.Version, back.Timeout = last.Version, i.options.timeout
+	back.Version, back.Timeout = last.Version, i.timeout
 	if undo := back.Run(api.ReleaseName); undo != nil {
 		return nil, errors.Join(err, fmt.Errorf("roll back: %w", undo))
 	}
@@ -408,14 +400,14 @@ func (i *installer) run(ctx context.Context) (*release.Release, error) {
 func (i *installer) first(ctx context.Context, helm *action.Configuration) (*release.Release, error) {
 	run := action.NewInstall(helm)
 	run.ReleaseName, run.Namespace, run.CreateNamespace = api.ReleaseName, i.namespace, true
-	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, i.options.timeout, true, true
+	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, i.timeout, true, true
 	rel, err := run.RunWithContext(ctx, i.chart, i.values)
 	if err == nil {
 		return rel, nil
 	}
 	err = i.releaseError("install", err)
 	undo := action.NewUninstall(helm)
-	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, i.options.timeout
+	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, i.timeout
 	if _, failed := undo.Run(api.ReleaseName); failed != nil {
 		return nil, errors.Join(err, fmt.Errorf("undo the installation: %w", failed))
 	}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +41,6 @@ const (
 // moveOptions holds the flags of 'move volume'.
 type moveOptions struct {
 	namespace, target string
-	liqo              *pflag.Flag
 	requests, limits  quantities
 }
 
@@ -55,12 +53,12 @@ func (e *env) moveCommand() *cobra.Command {
 			"The data is copied to a volume at home, the claim is made anew on the node, " +
 			"and the data is copied there. Interrupted, it is taken up again by the same command.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return e.moveVolume(cmd.Context(), o, args[0])
+			return e.moveVolume(cmd, o, args[0])
 		}}
 	sub.ValidArgsFunction = firstOnly(e.completion(e.namesOf(&corev1.PersistentVolumeClaim{})))
 	flags := sub.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the claim (default: that of the kubeconfig)")
-	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
+	addLiqoFlag(flags, "liqo-namespace", "", "")
 	flags.StringVar(&o.target, "target-node", "", "Node, virtual or not, to whose pods the volume is to be")
 	flags.StringVar(&o.requests.cpu, "containers-cpu-requests", "", "CPU the pods that copy request")
 	flags.StringVar(&o.limits.cpu, "containers-cpu-limits", "", "CPU the pods that copy may use")
@@ -94,10 +92,10 @@ type volumeMove struct {
 // errOther reports that the claim or its copy was changed by somebody else since this run read it.
 var errOther = errors.New("somebody else changes the claim or its copy, perhaps by the same command")
 
-func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error {
-	s, stop := e.newScript(ctx, moveLimit)
+func (e *env) moveVolume(cmd *cobra.Command, o *moveOptions, name string) error {
+	s, stop := e.newScript(cmd.Context(), moveLimit)
 	defer stop()
-	c, err := e.localCluster(s.ctx, o.liqo)
+	c, err := e.localCluster(s.ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -115,7 +113,7 @@ func (e *env) moveVolume(ctx context.Context, o *moveOptions, name string) error
 		s.info(noCluster, "Volume of claim %s/%s moved to node %s", m.Move.Namespace, name, o.target)
 		return nil
 	}
-	m.cleanUp(context.WithoutCancel(ctx))
+	m.cleanUp(context.WithoutCancel(cmd.Context()))
 	if m.copyComplete {
 		return hint(err, "the data is safe in claim %s/%s: run the command again to go on, with another "+
 			"--target-node if that cannot have the volume",

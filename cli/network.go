@@ -47,14 +47,14 @@ type networkFlags struct {
 
 func (e *env) networkCommand() *cobra.Command {
 	cmd := group("network", "Join or part the networks of two clusters", "net")
-	f := &networkFlags{pair: &pair{remote: addRemoteFlags(cmd)}}
+	f := &networkFlags{pair: &pair{remote: addConnectionFlags(cmd.PersistentFlags(), remotePrefix)}}
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")
-	flags.StringVar(&f.pair.remoteNamespace, "remote-namespace", "",
+	flags.StringVar(&f.pair.remoteNamespace, remotePrefix+"namespace", "",
 		"Tenant namespace in the remote cluster (default: found by its labels)")
-	f.pair.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
-	f.pair.remoteLiqo = addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
-	addTimeoutFlag(flags, &f.pair.timeout, 2*time.Minute)
+	addLiqoFlag(flags, "liqo-namespace", "", "")
+	addLiqoFlag(flags, remotePrefix+"liqo-namespace", "", ofRemote)
+	addTimeoutFlag(flags, 2*time.Minute)
 	flags.BoolVar(&f.options.wait, "wait", false,
 		"Wait until what the command asked for is done; connect does unless this is false")
 	flags.BoolVar(&f.options.skipValidation, "skip-validation", false, "Do not check that the gateway templates exist")

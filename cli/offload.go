@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,8 +34,6 @@ type offloadOptions struct {
 	selectors     []string
 	namespaces    string
 	output        string
-	liqo          *pflag.Flag
-	timeout       time.Duration
 	terms         []corev1.NodeSelectorTerm
 }
 
@@ -53,14 +50,17 @@ func (e *env) offloadCommand() *cobra.Command {
 		"Labels of the virtual nodes to use; given several times, one of them must match")
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
 	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
-	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
-	addTimeoutFlag(flags, &o.timeout, 20*time.Second)
+	addLiqoFlag(flags, "liqo-namespace", "", "")
+	addTimeoutFlag(flags, 20*time.Second)
 	sub.ValidArgsFunction = e.completion(offloadable())
 	sub.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.complete(args); err != nil {
 			return err
 		}
-		return e.offload(cmd.Context(), args, o)
+		if o.output != "" && o.namespaces == "" {
+			return e.printOffloadings(args, o)
+		}
+		return e.onInstallation(cmd, func(s *script, c *cluster) error { return s.offload(c, args, o) })
 	}
 	cmd.AddCommand(sub)
 	return cmd
@@ -138,21 +138,13 @@ func (o *offloadOptions) object(namespace string) *offv1beta1.NamespaceOffloadin
 	return offloading(namespace, o.pods.value, o.mapping.value, o.remoteName, o.terms)
 }
 
-func (e *env) offload(ctx context.Context, names []string, o *offloadOptions) error {
-	if o.output != "" && o.namespaces == "" {
-		return e.printOffloadings(names, o)
-	}
-	s, stop := e.newScript(ctx, o.timeout)
-	defer stop()
-	c, err := e.localCluster(s.ctx, o.liqo)
+func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
+	names, err := c.namespaces(s.ctx, names, o.namespaces)
 	if err != nil {
 		return err
 	}
-	if names, err = c.namespaces(s.ctx, names, o.namespaces); err != nil {
-		return err
-	}
 	if o.output != "" {
-		return e.printOffloadings(names, o)
+		return s.env.printOffloadings(names, o)
 	}
 	if len(names) == 0 {
 		s.info(noCluster, "No namespaces can be offloaded")

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -70,7 +69,6 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 // newRoot is Root for one run that ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
 	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
-		local:  access{genericclioptions.NewConfigFlags(true), []string{"--kubeconfig", "--context"}},
 		scheme: addCRDs(scheme.New()), name: "liqoctl"}
 	root := &cobra.Command{
 		Use:           "liqoctl",
@@ -106,14 +104,9 @@ func group(use, short string, aliases ...string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 }
 
-// shownFlags lists the connection flags of kubectl that help texts show; the others work too.
-var shownFlags = [...]string{"kubeconfig", "context", "cluster", "user"}
-
 func (e *env) addGlobalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	e.local.Namespace = nil
-	e.local.AddFlags(flags)
-	hideFlags(flags, "")
+	e.local = addConnectionFlags(flags, "")
 	flags.BoolVarP(&e.verbose, "verbose", "v", false, "Show more")
 	flags.BoolVar(&e.skipConfirm, "skip-confirm", false, "Do not ask before destructive actions")
 	flags.StringToStringVar(&e.labels, "global-labels", map[string]string{api.LabelManaged: api.True},

@@ -48,9 +48,10 @@ type step struct {
 // A line appears when its step and all lines before it are done. The first failure ends all work.
 type script struct {
 	*printer
-	env  *env
-	ctx  context.Context
-	fail context.CancelCauseFunc
+	env     *env
+	timeout time.Duration
+	ctx     context.Context
+	fail    context.CancelCauseFunc
 	// restartTimeout gives the work its whole time, from now on.
 	restartTimeout func()
 	// progress is the progress of the work outside steps.
@@ -82,7 +83,8 @@ type task struct {
 // newScript returns a script whose work ends with ctx or after the timeout. The returned function
 // releases its resources.
 func (e *env) newScript(ctx context.Context, timeout time.Duration) (*script, func()) {
-	s, free := &script{printer: e.printer, env: e, verbose: e.verbose, began: time.Now()}, func() {}
+	s := &script{printer: e.printer, env: e, timeout: timeout, verbose: e.verbose, began: time.Now()}
+	free := func() {}
 	s.restartTimeout = func() {
 		free()
 		limited, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)

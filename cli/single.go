@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -21,7 +20,6 @@ type single struct {
 	// name is the argument; empty if the subcommand takes none.
 	name      string
 	namespace string
-	liqo      *pflag.Flag
 	peer      string
 	output    string
 	// ownTenant reports that the verb finds or creates the tenant namespace itself.
@@ -30,7 +28,6 @@ type single struct {
 	// there are none, it is the tenant namespace, else the namespace of the kubeconfig.
 	anywhere bool
 	wait     bool
-	timeout  time.Duration
 	// before runs before the cluster is contacted and reports whether the work is done.
 	before func() (done bool, err error)
 }
@@ -49,12 +46,12 @@ func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub 
 	flags := o.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"Namespace of the object (default: the tenant namespace of the peer)")
-	o.liqo = addLiqoFlag(flags, "liqo-namespace", "", "")
-	addTimeoutFlag(flags, &o.timeout, 2*time.Minute)
+	addLiqoFlag(flags, "liqo-namespace", "", "")
+	addTimeoutFlag(flags, 2*time.Minute)
 	do := sub.setup(o)
 	o.RunE = func(_ *cobra.Command, args []string) error {
 		o.name = strings.Join(args, "")
-		return o.execute(do)
+		return o.execute(e, do)
 	}
 	parent.AddCommand(o.Command)
 }
@@ -96,27 +93,23 @@ func (o *single) completes(from names) {
 	o.ValidArgsFunction = firstOnly(o.env.completion(from))
 }
 
-// cluster connects to the cluster and finds the namespace of the object.
-func (o *single) cluster(ctx context.Context) (*cluster, error) {
-	c, err := o.env.localCluster(ctx, o.liqo)
-	if err != nil {
-		return nil, err
-	}
+// findNamespace sets the tenant namespace of the cluster to the namespace of the object.
+func (o *single) findNamespace(ctx context.Context, c *cluster) error {
 	c.tenant = o.namespace
 	if o.peer == "" || o.ownTenant {
-		return c, nil
+		return nil
 	}
 	if o.anywhere && c.tenant == "" {
 		if err := c.findNetwork(ctx, o.peer); err != nil {
-			return nil, err
+			return err
 		}
 		c.tenant = cmp.Or(c.network, c.current)
 	}
-	return c, c.needTenant(ctx, o.peer)
+	return c.needTenant(ctx, o.peer)
 }
 
 // execute runs a subcommand within its timeout.
-func (o *single) execute(do work) error {
+func (o *single) execute(e *env, do work) error {
 	if o.before != nil {
 		if done, err := o.before(); done || err != nil {
 			return err
@@ -127,13 +120,12 @@ func (o *single) execute(do work) error {
 			return err
 		}
 	}
-	s, stop := o.env.newScript(o.Context(), o.timeout)
-	defer stop()
-	c, err := o.cluster(s.ctx)
-	if err != nil {
-		return err
-	}
-	return do(s, c)
+	return e.onInstallation(o.Command, func(s *script, c *cluster) error {
+		if err := o.findNamespace(s.ctx, c); err != nil {
+			return err
+		}
+		return do(s, c)
+	})
 }
 
 // print writes objects to standard output in the format of the output flag.

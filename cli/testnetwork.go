@@ -32,12 +32,10 @@ import (
 // testOptions holds the flags of test network.
 type testOptions struct {
 	remotes                                          []string
-	liqo                                             *pflag.Flag
 	basic, ranges, ip, balancer                      bool
 	outsideNodePort, podNodePort, removing, failFast bool
 	nodes                                            *oneOf
 	internet                                         string
-	timeout                                          time.Duration
 }
 
 const (
@@ -61,10 +59,10 @@ func (e *env) testCommand() *cobra.Command {
 	o := &testOptions{nodes: choice("all", "workers", "control-planes")}
 	sub := &cobra.Command{Use: "network", Aliases: []string{"net"},
 		Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd.Context(), o) }}
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd, o) }}
 	flags := sub.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers")
-	o.liqo = addLiqoFlag(flags, "namespace", "n", "")
+	addLiqoFlag(flags, "namespace", "n", "")
 	flags.BoolVar(&o.basic, "basic", false, "Only from pod to pod")
 	flags.BoolVar(&o.ranges, "info", false, "Show first how the clusters see each other's addresses")
 	flags.BoolVar(&o.ip, "ip", false,
@@ -77,7 +75,7 @@ func (e *env) testCommand() *cobra.Command {
 	flags.BoolVar(&o.podNodePort, "pod-np", false, "Also from pods to node ports of their own cluster")
 	flags.BoolVar(&o.removing, "rm", false, "Remove at the end what the test made")
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop after the first kind of path on which something failed")
-	addTimeoutFlag(flags, &o.timeout, 5*time.Minute)
+	addTimeoutFlag(flags, 5*time.Minute)
 	require(sub, "remote-kubeconfigs")
 	cmd.AddCommand(sub)
 	return cmd
@@ -93,14 +91,14 @@ type trial struct {
 	pods     map[string]trialPods
 }
 
-func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
+func (e *env) testNetwork(cmd *cobra.Command, o *testOptions) error {
 	if _, err := netip.ParseAddr(o.internet); err != nil {
 		return fmt.Errorf("--ip-address: %q is not an address", o.internet)
 	}
-	s, stop := e.newScript(ctx, o.timeout)
+	s, stop := e.scriptOf(cmd)
 	defer stop()
 	t := &trial{script: s, testOptions: o, nodes: map[string][]corev1.Node{}, pods: map[string]trialPods{}}
-	if err := t.connect(e); err != nil {
+	if err := t.connect(e, liqoFlag(cmd, "")); err != nil {
 		return err
 	}
 	err := t.run()
@@ -110,7 +108,7 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 	}
 	// This happens also after an interrupt. A second one ends liqoctl, and the next run continues
 	// the removal.
-	last, done := e.newScript(context.WithoutCancel(ctx), removeTimeout)
+	last, done := e.newScript(context.WithoutCancel(cmd.Context()), removeTimeout)
 	defer done()
 	t.script = last
 	if failed := t.remove(); err == nil {
@@ -122,15 +120,15 @@ func (e *env) testNetwork(ctx context.Context, o *testOptions) error {
 }
 
 // connect connects to all clusters. Afterwards lines about a cluster begin with its ID.
-func (t *trial) connect(e *env) (err error) {
-	if t.consumer, err = e.cluster(e.local, local, t.liqo.Value.String()); err != nil {
+func (t *trial) connect(e *env, liqo *pflag.Flag) (err error) {
+	if t.consumer, err = e.cluster(e.local, local, liqo.Value.String()); err != nil {
 		return err
 	}
 	t.all = []*cluster{t.consumer}
 	for _, path := range t.remotes {
 		flags := access{genericclioptions.NewConfigFlags(true), []string{"--remote-kubeconfigs"}}
 		flags.KubeConfig = &path
-		c, err := e.cluster(flags, remote, t.liqo.Value.String())
+		c, err := e.cluster(flags, remote, liqo.Value.String())
 		if err != nil {
 			return err
 		}
@@ -138,7 +136,7 @@ func (t *trial) connect(e *env) (err error) {
 	}
 	t.busy(noCluster, "Contacting the clusters")
 	defer t.clearBusy()
-	if err := onEach(t.all, func(c *cluster) error { return c.identify(t.ctx, t.liqo) }); err != nil {
+	if err := onEach(t.all, func(c *cluster) error { return c.identify(t.ctx, liqo) }); err != nil {
 		return err
 	}
 	ids := map[string]bool{}

@@ -30,29 +30,21 @@ import (
 )
 
 func (e *env) uninstallCommand() *cobra.Command {
-	var namespace string
 	var purge bool
-	var timeout time.Duration
 	cmd := &cobra.Command{Use: "uninstall", Short: "Remove Liqo from the cluster", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := e.confirm("uninstall", ": "); err != nil {
 				return err
 			}
-			return e.uninstall(cmd.Context(), namespace, purge, timeout)
+			return e.onCluster(cmd, func(s *script, c *cluster) error { return s.uninstall(c, purge) })
 		}}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", api.Namespace, "Namespace Liqo is installed in")
+	addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	cmd.Flags().BoolVar(&purge, "purge", false, "Remove the kinds and the namespaces of Liqo too")
-	addTimeoutFlag(cmd.Flags(), &timeout, 10*time.Minute)
+	addTimeoutFlag(cmd.Flags(), 10*time.Minute)
 	return cmd
 }
 
-func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeout time.Duration) error {
-	s, stop := e.newScript(ctx, timeout)
-	defer stop()
-	c, err := e.cluster(e.local, noCluster, namespace)
-	if err != nil {
-		return err
-	}
+func (s *script) uninstall(c *cluster, purge bool) error {
 	own, err := c.hasLiqo(s.ctx)
 	if err != nil {
 		return err
@@ -78,7 +70,7 @@ func (e *env) uninstall(ctx context.Context, namespace string, purge bool, timeo
 	s.busy(noCluster, "Uninstalling Liqo")
 	watching, done := context.WithCancel(s.ctx)
 	go c.showPods(watching)
-	err = e.removeRelease(namespace, timeout)
+	err = s.removeRelease(c.namespace)
 	done()
 	if err != nil {
 		return err
@@ -145,13 +137,13 @@ func (c *cluster) showPods(ctx context.Context) {
 //lint:ignore ST1005 it begins with a name, and is printed to the user as it is
 var errInUse = errors.New("Liqo is still in use; remove what is named above first")
 
-func (e *env) removeRelease(namespace string, timeout time.Duration) error {
-	helm, err := e.helm(namespace)
+func (s *script) removeRelease(namespace string) error {
+	helm, err := s.env.helm(namespace)
 	if err != nil {
 		return err
 	}
 	run := action.NewUninstall(helm)
-	run.Timeout, run.Wait = timeout, true
+	run.Timeout, run.Wait = s.timeout, true
 	if _, err = run.Run(api.ReleaseName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
 		return hint(fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err),
 			"see with 'kubectl get liqo -A' what is left, and why in its conditions")

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,34 +24,25 @@ import (
 func (e *env) unoffloadCommand() *cobra.Command {
 	cmd := group("unoffload", "Take the pods of a namespace back")
 	var selector string
-	var timeout time.Duration
-	var liqo *pflag.Flag
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"},
 		Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := validateNames(args, selector); err != nil {
 				return err
 			}
-			return e.unoffload(cmd.Context(), args, selector, liqo, timeout)
+			return e.onInstallation(cmd, func(s *script, c *cluster) error { return s.unoffload(c, args, selector) })
 		}}
 	sub.ValidArgsFunction = e.completion(offloadedNames())
 	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
-	liqo = addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
-	addTimeoutFlag(sub.Flags(), &timeout, 2*time.Minute)
+	addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
+	addTimeoutFlag(sub.Flags(), 2*time.Minute)
 	cmd.AddCommand(sub)
 	return cmd
 }
 
-func (e *env) unoffload(
-	ctx context.Context, names []string, selector string, liqo *pflag.Flag, timeout time.Duration,
-) error {
-	s, stop := e.newScript(ctx, timeout)
-	defer stop()
-	c, err := e.localCluster(s.ctx, liqo)
+func (s *script) unoffload(c *cluster, names []string, selector string) error {
+	names, err := c.namespaces(s.ctx, names, selector)
 	if err != nil {
-		return err
-	}
-	if names, err = c.namespaces(s.ctx, names, selector); err != nil {
 		return err
 	}
 	_, err = s.warnOfLoss(c,

@@ -35,7 +35,7 @@ func (e *env) unpeerCommand() *cobra.Command {
 	p := addPairFlags(cmd, 2*time.Minute)
 	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until all is gone")
 	cmd.Flags().BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.unpeer(cmd.Context(), p, o) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.unpeer(cmd, p, o) }
 	return cmd
 }
 
@@ -44,10 +44,10 @@ var errBidirectional = errors.New(
 
 // unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials
 // are needed to delete the copies at the provider.
-func (e *env) unpeer(ctx context.Context, p *pair, o unpeerOptions) error {
-	s, stop := e.newScript(ctx, p.timeout)
+func (e *env) unpeer(cmd *cobra.Command, p *pair, o unpeerOptions) error {
+	s, stop := e.scriptOf(cmd)
 	defer stop()
-	consumer, provider, err := e.connect(s.ctx, p)
+	consumer, provider, err := e.connect(s.ctx, cmd, p)
 	if silent := (*noAnswer)(nil); errors.As(err, &silent) && silent.at == remote {
 		return s.removeConsumerSide(consumer, provider, err)
 	}

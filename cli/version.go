@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +23,6 @@ const labelVersion = "app.kubernetes.io/version"
 
 func (e *env) versionCommand() *cobra.Command {
 	var clientOnly bool
-	var liqo *pflag.Flag
 	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +34,7 @@ func (e *env) versionCommand() *cobra.Command {
 			if clientOnly {
 				return nil
 			}
-			c, err := e.localCluster(cmd.Context(), liqo)
+			c, err := e.localCluster(cmd.Context(), cmd)
 			if err != nil {
 				return err
 			}
@@ -48,7 +46,7 @@ func (e *env) versionCommand() *cobra.Command {
 			return nil
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
-	liqo = addLiqoFlag(cmd.Flags(), "namespace", "n", "")
+	addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	return cmd
 }
 
