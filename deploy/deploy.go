@@ -37,22 +37,19 @@ func ChartFiles() (map[string][]byte, error) {
 
 // CRDs returns the definitions of the kinds, ordered by name.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	entries, err := files.ReadDir("crds")
+	names, err := fs.Glob(files, "crds/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read the definitions: %w", err)
 	}
 	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, entry := range entries {
-		if path.Ext(entry.Name()) != ".yaml" {
-			continue
-		}
-		data, err := files.ReadFile(path.Join("crds", entry.Name()))
+	for _, name := range names {
+		data, err := files.ReadFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("read definition %s: %w", entry.Name(), err)
+			return nil, fmt.Errorf("read definition %s: %w", path.Base(name), err)
 		}
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.UnmarshalStrict(data, crd); err != nil {
-			return nil, fmt.Errorf("parse definition %s: %w", entry.Name(), err)
+			return nil, fmt.Errorf("parse definition %s: %w", path.Base(name), err)
 		}
 		crds = append(crds, crd)
 	}

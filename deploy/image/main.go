@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -101,12 +102,7 @@ func layer(files map[string]string) (v1.Layer, error) {
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
 	dirs := map[string]bool{"/": true}
-	targets := make([]string, 0, len(files))
-	for target := range files {
-		targets = append(targets, target)
-	}
-	slices.Sort(targets)
-	for _, target := range targets {
+	for _, target := range slices.Sorted(maps.Keys(files)) {
 		if err := addDirs(tw, dirs, path.Dir(target)); err != nil {
 			return nil, err
 		}
