@@ -6,10 +6,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/deploy"
@@ -37,18 +36,5 @@ func (c *cluster) applyCRD(ctx context.Context, crd *apiextensionsv1.CustomResou
 		return fmt.Errorf("apply kind %s: %w", crd.Name, err)
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metaOf("", crd.Name)}
-	return c.await(ctx, live, func() bool {
-		return slices.ContainsFunc(live.Status.Conditions, func(
-			condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-		})
-	})
-}
-
-// addCRDs adds CustomResourceDefinition to a scheme.
-func addCRDs(s *runtime.Scheme) *runtime.Scheme {
-	if err := apiextensionsv1.AddToScheme(s); err != nil {
-		panic(err) // two Go types for one kind: a programming error
-	}
-	return s
+	return c.await(ctx, live, func() bool { return apihelpers.IsCRDConditionTrue(live, apiextensionsv1.Established) })
 }

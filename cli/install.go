@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -48,50 +49,50 @@ type installOptions struct {
 	services       cidr
 	apiServerURL   string
 	metrics        bool
-	noTelemetry    bool
 	anyAPIServer   bool
 	anyKernel      bool
 	skipValidation bool
-	repoURL        string
 }
 
-// providers lists the environments that install supports; the empty one is any cluster.
-var providers = [...]string{"", "kubeadm", "kind", "k3s", "generic"}
+// providers lists the subcommands of install and the clusters that they are for.
+var providers = [...]struct{ name, cluster string }{
+	{"kubeadm", "a kubeadm cluster"}, {"kind", "a kind cluster"}, {"k3s", "a K3s cluster"}, {"generic", "any cluster"}}
 
 func (e *env) installCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"},
 		Short: "Install Liqo in the cluster, or upgrade it", Args: cobra.NoArgs}
-	shorts := map[string]string{"": "", "kubeadm": "a kubeadm cluster", "kind": "a kind cluster",
-		"k3s": "a K3s cluster", "generic": "any cluster"}
-	for _, name := range providers {
-		sub := cmd
-		if name != "" {
-			sub = &cobra.Command{Use: name, Short: "Install Liqo in " + shorts[name], Args: cobra.NoArgs}
-			cmd.AddCommand(sub)
-		}
-		o := &installOptions{provider: name}
-		o.addFlags(sub)
-		sub.RunE = func(cmd *cobra.Command, _ []string) error {
-			if err := checkURL(o.apiServerURL, !o.anyAPIServer); err != nil {
-				return err
-			}
-			chart, err := o.chart()
-			if err != nil {
-				return err
-			}
-			return e.onCluster(cmd, func(s *script, c *cluster) error { return s.install(c, chart, o) })
-		}
+	e.installFor("", cmd)
+	for _, p := range providers {
+		sub := &cobra.Command{Use: p.name, Short: "Install Liqo in " + p.cluster, Args: cobra.NoArgs}
+		e.installFor(p.name, sub)
+		cmd.AddCommand(sub)
 	}
 	return cmd
 }
 
-func (o *installOptions) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
+// installFor gives a command the flags and the work of an installation. Without a provider it is for
+// any cluster.
+func (e *env) installFor(provider string, cmd *cobra.Command) {
+	o := &installOptions{provider: provider}
+	o.addFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkURL(o.apiServerURL, !o.anyAPIServer); err != nil {
+			return err
+		}
+		chart, err := o.chart()
+		if err != nil {
+			return err
+		}
+		return e.onCluster(cmd, func(s *script, c *cluster) error { return s.install(c, chart, o) })
+	}
+}
+
+func (o *installOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringP("namespace", "n", api.Namespace, "Namespace to install in")
 	flags.Var(&o.id, "cluster-id", "Name of this cluster at its peers (default: the installed one, else a random one)")
 	flags.StringToStringVar(&o.labels, "cluster-labels", nil, "Labels of the virtual nodes that stand for this cluster")
 	flags.StringVar(&o.version, "version", "", "Version to install (default: liqoctl's own)")
-	flags.StringVar(&o.repoURL, "repo-url", "", "Accepted for compatibility; nothing is downloaded")
+	flags.String("repo-url", "", "Accepted for compatibility; nothing is downloaded")
 	flags.StringVar(&o.chartPath, "local-chart-path", "", "Chart on disk instead of the one in liqoctl")
 	flags.StringArrayVar(&o.values.Values, "set", nil, "Chart values: key=value,…")
 	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "Chart values that are text: key=value,…")
@@ -107,7 +108,7 @@ func (o *installOptions) addFlags(cmd *cobra.Command) {
 	}
 	flags.StringVar(&o.apiServerURL, "api-server-url", "", "URL at which peers reach this cluster's API server")
 	flags.BoolVar(&o.metrics, "enable-metrics", false, "Let the processes serve metrics")
-	flags.BoolVar(&o.noTelemetry, "disable-telemetry", false, "Accepted for compatibility; there is no telemetry")
+	flags.Bool("disable-telemetry", false, "Accepted for compatibility; there is no telemetry")
 	flags.BoolVar(&o.anyAPIServer, "disable-api-server-sanity-check", false, "Accept any URL of the API server")
 	flags.BoolVar(&o.anyKernel, "disable-kernel-version-check", false, "Run on kernels older than supported")
 	flags.BoolVar(&o.skipValidation, "skip-validation", false,

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -49,12 +50,7 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	if err := c.checkID(f.installed, f.id); err != nil {
 		return f, err
 	}
-	if f.id == "" {
-		f.id = f.installed
-	}
-	if f.id == "" {
-		f.id = randomID()
-	}
+	f.id = cmp.Or(f.id, f.installed, randomID())
 	switch o.provider {
 	case "kubeadm", "kind":
 		if f.pods, f.services, err = c.kubeadmRanges(ctx); err != nil {
@@ -64,9 +60,7 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 		if len(f.pods) == 0 {
 			f.pods = []string{k3sPods}
 		}
-		if f.services == "" {
-			f.services = k3sServices
-		}
+		f.services = cmp.Or(f.services, k3sServices)
 	}
 	if len(f.pods) == 0 && !o.setsValue("ipam.podCIDR") {
 		return f, fmt.Errorf("the address range of the pods is not known; give %s", o.podsBy())
@@ -101,12 +95,9 @@ func (o *installOptions) flagOr(flag, instead string) string {
 
 // setsValue reports whether the user sets a chart value, by --set or in a file.
 func (o *installOptions) setsValue(key string) bool {
-	for _, set := range append(o.values.Values, o.values.StringValues...) {
-		if strings.Contains(set, key) {
-			return true
-		}
-	}
-	return len(o.values.ValueFiles) > 0
+	sets := append(o.values.Values, o.values.StringValues...)
+	return len(o.values.ValueFiles) > 0 ||
+		slices.ContainsFunc(sets, func(set string) bool { return strings.Contains(set, key) })
 }
 
 // installedID returns the cluster ID of an earlier installation; empty if there is none.
@@ -190,22 +181,8 @@ func anys(list []string) []any {
 
 // valueAt returns a text in nested values; empty if it does not exist.
 func valueAt(vals map[string]any, path ...string) string {
-	value, _, _ := unstructured.NestedFieldNoCopy(vals, path...)
-	text, _ := value.(string)
+	text, _, _ := unstructured.NestedString(vals, path...)
 	return text
-}
-
-// listAt returns the texts of a list in nested values.
-func listAt(vals map[string]any, path ...string) []string {
-	value, _, _ := unstructured.NestedFieldNoCopy(vals, path...)
-	list, _ := value.([]any)
-	var out []string
-	for _, item := range list {
-		if text, ok := item.(string); ok {
-			out = append(out, text)
-		}
-	}
-	return out
 }
 
 // isInternalURL reports whether an API server's URL is valid only in this cluster or on this
@@ -220,8 +197,7 @@ func isInternalURL(address string) bool {
 		return ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast()
 	}
 	return host == "" || host == "localhost" || host == "kubernetes" || strings.HasPrefix(host, "kubernetes.default") ||
-		strings.HasSuffix(host, ".svc") ||
-		strings.HasSuffix(host, ".cluster.local")
+		strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local")
 }
 
 // checkID refuses to rename a cluster, since its peers refer to it by its ID.
@@ -286,7 +262,7 @@ func (c *cluster) isServiceAddress(ctx context.Context, host string) bool {
 // podCIDRs returns the pods' ranges as the chart does: the deprecated ipam.podCIDR counts only
 // without ipam.podCIDRs.
 func podCIDRs(vals map[string]any) []string {
-	if several := listAt(vals, "ipam", "podCIDRs"); len(several) > 0 {
+	if several, _, _ := unstructured.NestedStringSlice(vals, "ipam", "podCIDRs"); len(several) > 0 {
 		return several
 	}
 	return []string{valueAt(vals, "ipam", "podCIDR")}
@@ -381,12 +357,7 @@ func inRanges(address string, ranges []netip.Prefix) bool {
 	if err != nil {
 		return false
 	}
-	for _, r := range ranges {
-		if r.Contains(a) {
-			return true
-		}
-	}
-	return len(ranges) == 0
+	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 // ignoredValues returns the lines of the chart's notes that name values without effect.

@@ -13,7 +13,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -69,7 +71,8 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 // newRoot is Root for one run that ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
 	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
-		scheme: addCRDs(scheme.New()), name: "liqoctl"}
+		scheme: scheme.New(), name: "liqoctl"}
+	utilruntime.Must(apiextensionsv1.AddToScheme(e.scheme))
 	root := &cobra.Command{
 		Use:           "liqoctl",
 		Short:         "Install Liqo and join clusters",

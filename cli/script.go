@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -261,12 +262,7 @@ func onEach[T any](items []T, do func(T) error) error {
 		running.Go(func() { errs[i] = do(item) })
 	}
 	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // inParallel calls all functions concurrently and returns the first error in their order.
