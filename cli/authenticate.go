@@ -241,8 +241,8 @@ func (c *cluster) tenantFor(
 	if err != nil {
 		return nil, err
 	}
-	return tenant(namespace, c.id, credentials{publicKey: keys.Data[api.PublicKeyField], request: request,
-		signature: signature, proxyURL: proxyURL}), nil
+	return tenant(namespace, authv1beta1.TenantSpec{ClusterID: c.id, PublicKey: keys.Data[api.PublicKeyField],
+		CSR: request, Signature: signature, ProxyURL: proxyURL}), nil
 }
 
 // findProxy sets the proxy URL of an in-band peering: the address by which this cluster reaches the

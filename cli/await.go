@@ -107,6 +107,11 @@ func (c *cluster) all(ctx context.Context, list client.ObjectList, opts ...clien
 	return found, c.listing(list, err)
 }
 
+// list lists objects.
+func (c *cluster) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.listing(list, c.List(ctx, list, opts...))
+}
+
 // listing adds the kind of a list and its cluster to an error.
 func (c *cluster) listing(list client.ObjectList, err error) error {
 	if err == nil {

@@ -332,18 +332,15 @@ func kubeconfigError(err error, flags access, at side) error {
 
 // identify reads the cluster ID. It fails if Liqo is not installed in the namespace of the flag.
 func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
-	defer cancel()
-	stored := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored)
+	stored, err := c.storedID(ctx)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case stored.UID == "":
 		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
 		return fmt.Errorf("Liqo is not installed in namespace %q of the %scluster; install it with '%s install' or "+
 			"name its namespace with --%s",
 			c.namespace, c.side.clusterPrefix(), c.env.name, liqo.Name)
-	case err != nil:
-		return c.unreachable(ctx, err)
 	}
 	c.id = stored.Data[api.ClusterIDConfigMapKey]
 	if err := api.ValidateClusterID(c.id); err != nil {
@@ -351,6 +348,18 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 			c.side.clusterPrefix(), err)
 	}
 	return nil
+}
+
+// storedID reads the ConfigMap with the cluster ID, which is empty if Liqo is not installed.
+func (c *cluster) storedID(ctx context.Context) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
+	defer cancel()
+	stored := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return stored, nil
 }
 
 // unreachable returns in one line why the first request failed.
@@ -393,16 +402,15 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 		have := &unstructured.Unstructured{}
 		have.SetGroupVersionKind(want.GroupVersionKind())
 		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
-		if apierrors.IsNotFound(err) {
-			return c.describe("create", want, c.Create(ctx, want.DeepCopy()))
-		}
-		if err != nil {
+		if client.IgnoreNotFound(err) != nil {
 			return c.describe("read", want, err)
 		}
 		if have.GetDeletionTimestamp() != nil {
 			if err := c.awaitGone(ctx, have); err != nil {
 				return err
 			}
+		}
+		if err != nil || have.GetDeletionTimestamp() != nil {
 			return c.describe("create", want, c.Create(ctx, want.DeepCopy()))
 		}
 		merged := have.DeepCopy()

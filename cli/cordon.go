@@ -218,7 +218,7 @@ func (c *cluster) awaitTenantState(ctx context.Context, tenant *authv1beta1.Tena
 func (c *cluster) awaitQuotas(ctx context.Context, namespace string) error {
 	tenants, granted := &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{}
 	for _, list := range []client.ObjectList{tenants, granted} {
-		if err := c.listing(list, c.List(ctx, list, client.InNamespace(namespace))); err != nil {
+		if err := c.list(ctx, list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 	}

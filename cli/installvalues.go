@@ -102,12 +102,9 @@ func (o *installOptions) setsValue(key string) bool {
 
 // installedID returns the cluster ID of an earlier installation; empty if there is none.
 func (c *cluster) installedID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
-	defer cancel()
-	stored := &corev1.ConfigMap{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap},
-		stored); client.IgnoreNotFound(err) != nil {
-		return "", c.unreachable(ctx, err)
+	stored, err := c.storedID(ctx)
+	if err != nil {
+		return "", err
 	}
 	return stored.Data[api.ClusterIDConfigMapKey], nil
 }

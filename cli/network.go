@@ -329,5 +329,5 @@ func (n *network) initialised() (bool, error) {
 
 // listOf lists the objects of a namespace that concern the peer.
 func (c *cluster) listOf(ctx context.Context, namespace, peer string, list client.ObjectList) error {
-	return c.listing(list, c.List(ctx, list, client.InNamespace(namespace), ofPeer(peer)))
+	return c.list(ctx, list, client.InNamespace(namespace), ofPeer(peer))
 }

@@ -195,28 +195,17 @@ func signedNonce(namespace, provider string, challenge []byte) *corev1.Secret {
 	}
 }
 
-// credentials prove the identity of a consumer.
-type credentials struct {
-	publicKey, request, signature []byte
-	proxyURL                      string
-}
-
 // tenant returns the Tenant that asks a provider to admit a consumer. The namespace is one of the
 // provider.
-func tenant(namespace, consumer string, c credentials) *authv1beta1.Tenant {
-	return &authv1beta1.Tenant{
-		ObjectMeta: metaFor(namespace, consumer, consumer),
-		Spec: authv1beta1.TenantSpec{
-			ClusterID: consumer, PublicKey: c.publicKey, CSR: c.request, Signature: c.signature, ProxyURL: c.proxyURL,
-		},
-	}
+func tenant(namespace string, spec authv1beta1.TenantSpec) *authv1beta1.Tenant {
+	return &authv1beta1.Tenant{ObjectMeta: metaFor(namespace, spec.ClusterID, spec.ClusterID), Spec: spec}
 }
 
 // admission returns the objects that admit a consumer whose credentials the user creates: its
 // tenant namespace, the rights of the user with its name, and its Tenant.
 func admission(namespace, consumer, proxyURL string) []client.Object {
-	admitted := tenant(namespace, consumer, credentials{proxyURL: proxyURL})
-	admitted.Spec.AuthzPolicy = authv1beta1.AuthzTolerateNoHandshake
+	admitted := tenant(namespace, authv1beta1.TenantSpec{
+		ClusterID: consumer, ProxyURL: proxyURL, AuthzPolicy: authv1beta1.AuthzTolerateNoHandshake})
 	return []client.Object{tenantNamespace(namespace, consumer), &rbacv1.RoleBinding{
 		ObjectMeta: metaFor(namespace, api.BindingRemoteControlPlane, consumer),
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",

@@ -20,7 +20,7 @@ import (
 // user may not list namespaces, it tries the namespace of the kubeconfig and the default name.
 func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 	found := &corev1.NamespaceList{}
-	err := c.List(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
+	err := c.list(ctx, found, client.MatchingLabels{api.LabelTenantNamespace: api.True, api.LabelRemoteClusterID: peer})
 	switch {
 	case apierrors.IsForbidden(err):
 		for _, name := range []string{c.current, api.TenantNamespace(peer)} {
@@ -36,7 +36,7 @@ func (c *cluster) findTenant(ctx context.Context, peer string) (string, error) {
 		}
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("list namespaces of the %scluster: %w", c.side.clusterPrefix(), err)
+		return "", err
 	case len(found.Items) > 1:
 		return "", fmt.Errorf(
 			"%d namespaces of the %scluster carry the labels of the tenant namespace for %s (%s, %s …); leave one",

@@ -416,8 +416,8 @@ func (t *trial) request(all []check) []echo.Answer {
 func (t *trial) showRanges() error {
 	for _, c := range t.all {
 		configurations := &netv1beta1.ConfigurationList{}
-		if err := c.List(t.ctx, configurations); err != nil {
-			return fmt.Errorf("list configurations of the %scluster: %w", c.side.clusterPrefix(), err)
+		if err := c.list(t.ctx, configurations); err != nil {
+			return err
 		}
 		var content lines
 		for _, k := range configurations.Items {

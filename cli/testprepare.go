@@ -33,8 +33,8 @@ func (t *trial) readNodes() error {
 	container := manager.Spec.Template.Spec.Containers[0]
 	for _, c := range t.all {
 		nodes := &corev1.NodeList{}
-		if err := c.List(t.ctx, nodes); err != nil {
-			return fmt.Errorf("list nodes of the %scluster: %w", c.side.clusterPrefix(), err)
+		if err := c.list(t.ctx, nodes); err != nil {
+			return err
 		}
 		t.nodes[c.id] = nodes.Items
 		pods := trialPods{cluster: c.id, replicas: workers(nodes.Items), image: container.Image,
