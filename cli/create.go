@@ -75,18 +75,16 @@ func createGatewayServer(o *single) work {
 	o.labelArgument()
 	var t template
 	var mtu int
-	service, kind := serverService{ports: ports{api.WireGuardPort}}, choice("LoadBalancer", "NodePort", "ClusterIP")
-	service.kind = kind.value
+	service := serverService{ports: ports{api.WireGuardPort}}
 	o.networkObject()
 	flags := o.Flags()
 	t.addFlags(flags, "", template{resource: serverTemplates, name: api.WgGatewayServerTemplateName})
-	flags.Var(kindFlag{kind, &service.kind}, "service-type", "Type of the Service")
+	flags.Var(choice(&service.ServiceType, serviceTypes[0], serviceTypes[1:]...), "service-type", "Type of the Service")
 	flags.Var(&service.ports, "port", "Port of the Service; several make parallel tunnels")
 	flags.Var(&service.nodePorts, "node-port", "Node port of the Service, one for each port; 0 = any")
-	flags.StringVar(&service.loadBalancerIP, "load-balancer-ip", "", "Address of the load balancer; empty = any")
+	flags.StringVar(&service.LoadBalancerIP, "load-balancer-ip", "", "Address of the load balancer; empty = any")
 	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
-	flags.Var(kindFlag{choice("UDP", "TCP"), &service.protocol}, "protocol",
-		"Transport of the tunnel; TCP is for networks that block UDP")
+	service.addProtocolFlag(flags, "protocol")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until clients can connect")
 	return func(s *script, c *cluster) error {
 		if err := c.resolve(&t); err != nil {
@@ -105,18 +103,17 @@ func createGatewayClient(o *single) work {
 	var t template
 	var mtu int
 	var port ports
-	endpoint, protocol := netv1beta1.EndpointStatus{}, choice("UDP", "TCP")
+	var endpoint netv1beta1.EndpointStatus
 	o.networkObject()
 	flags := o.Flags()
 	flags.StringSliceVar(&endpoint.Addresses, "addresses", nil, "Addresses or names of the server")
 	flags.Var(&port, "port", "Port of the server, or all of its ports")
-	flags.Var(protocol, "protocol", "Transport of the tunnel, that of the server")
+	flags.Var(choice(&endpoint.Protocol, "UDP", "TCP"), "protocol", "Transport of the tunnel, that of the server")
 	t.addFlags(flags, "", template{resource: clientTemplates, name: api.WgGatewayClientTemplateName})
 	flags.IntVar(&mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	flags.BoolVar(&o.wait, "wait", false, "Wait until its pod runs")
 	require(o.Command, "addresses", "port")
 	return func(s *script, c *cluster) error {
-		endpoint.Protocol = netv1beta1.Protocol(protocol.value)
 		endpoint.Port, endpoint.Ports = port.split()
 		if err := c.resolve(&t); err != nil {
 			return err

@@ -36,14 +36,14 @@ func generateConfiguration(o *single) work {
 }
 
 func generatePublicKey(o *single) work {
-	kind, gateway := choice("", "server", "client"), ""
-	o.Flags().Var(kind, "gateway-type", "Which end of the tunnel this cluster runs")
+	var kind, gateway string
+	o.Flags().Var(choice(&kind, "", "server", "client"), "gateway-type", "Which end of the tunnel this cluster runs")
 	o.Flags().StringVar(&gateway, "gateway-name", "", "Name of the gateway")
 	o.outputFlag("yaml", usageFormat)
 	require(o.Command, "gateway-type", "gateway-name")
 	return func(s *script, c *cluster) error {
 		s.busy(noCluster, "Waiting for the keys of the gateway")
-		key, err := c.keyOf(s.ctx, gatewayNamed(c.tenant, gateway, kind.value))
+		key, err := c.keyOf(s.ctx, gatewayNamed(c.tenant, gateway, kind))
 		if err != nil {
 			return err
 		}

@@ -108,20 +108,19 @@ func addGatewayFlags(flags *pflag.FlagSet, o *networkOptions) {
 	o.serverTemplate = template{resource: serverTemplates, name: api.WgGatewayServerTemplateName}
 	o.clientTemplate = template{resource: clientTemplates, name: api.WgGatewayClientTemplateName}
 	o.isSet = flags.Changed
-	kind := choice("LoadBalancer", "NodePort", "ClusterIP")
-	o.service.kind, o.service.ports = kind.value, ports{api.WireGuardPort}
-	flags.Var(kindFlag{choice("Provider", "Consumer"), &o.location}, "gw-server-service-location",
+	o.service.ports = ports{api.WireGuardPort}
+	flags.Var(choice(&o.location, "Provider", "Consumer"), "gw-server-service-location",
 		"Which side runs the tunnel's server: Provider is the remote cluster, Consumer the local one")
-	flags.Var(kindFlag{kind, &o.service.kind}, "gw-server-service-type", "Type of the server's Service")
+	flags.Var(choice(&o.service.ServiceType, serviceTypes[0], serviceTypes[1:]...), "gw-server-service-type",
+		"Type of the server's Service")
 	flags.Var(&o.service.ports, "gw-server-service-port", "Port of the server's Service; several make parallel tunnels")
 	flags.Var(&o.service.nodePorts, "gw-server-service-nodeport",
 		"Node port of the server's Service, one for each port; 0 = any")
-	flags.StringVar(&o.service.loadBalancerIP, "gw-server-service-loadbalancerip", "",
+	flags.StringVar(&o.service.LoadBalancerIP, "gw-server-service-loadbalancerip", "",
 		"Address of the server's load balancer; empty = any")
 	flags.StringVar(&o.address, "gw-client-address", "", "Address or name the client dials instead of the server's own")
 	flags.Var(&o.port, "gw-client-port", "Port the client dials instead of the server's own, one for each port")
-	flags.Var(kindFlag{choice("UDP", "TCP"), &o.service.protocol}, "gw-protocol",
-		"Transport of the tunnel; TCP is for networks that block UDP")
+	o.service.addProtocolFlag(flags, "gw-protocol")
 	flags.IntVar(&o.mtu, "mtu", api.TunnelMTU, "MTU of the tunnel in bytes, the same on both sides")
 	renameFlags(flags, peerNames)
 }
@@ -150,18 +149,6 @@ func renameFlags(flags *pflag.FlagSet, names map[string]string) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(names[name], name))
 	})
-}
-
-// kindFlag stores a choice in a plain string.
-type kindFlag struct {
-	*oneOf
-	into *string
-}
-
-func (k kindFlag) Set(text string) error {
-	err := k.oneOf.Set(text)
-	*k.into = k.value
-	return err
 }
 
 // network connects or disconnects the networks of two clusters.

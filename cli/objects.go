@@ -142,20 +142,26 @@ func (t template) ref() *corev1.ObjectReference {
 
 // serverService describes how a gateway server is exposed.
 type serverService struct {
-	kind             string
+	// Endpoint is without ports. An empty protocol means that of the template, by default UDP.
+	netv1beta1.Endpoint
 	ports, nodePorts ports
-	loadBalancerIP   string
-	// protocol is the transport; empty means that of the template, by default UDP.
-	protocol string
+}
+
+// serviceTypes lists the types of Services for gateway servers; the first is the default.
+var serviceTypes = [...]string{"LoadBalancer", "NodePort", "ClusterIP"}
+
+// addProtocolFlag adds the flag for the transport. Its help shows the default of Liqo's templates.
+func (s *serverService) addProtocolFlag(flags *pflag.FlagSet, name string) {
+	flags.Var(choice(&s.Protocol, "UDP", "TCP"), name, "Transport of the tunnel; TCP is for networks that block UDP")
+	s.Protocol = ""
 }
 
 // endpoint returns the endpoint for the spec of a gateway server.
 func (s serverService) endpoint() *netv1beta1.Endpoint {
-	out := &netv1beta1.Endpoint{ServiceType: corev1.ServiceType(s.kind), LoadBalancerIP: s.loadBalancerIP,
-		Protocol: netv1beta1.Protocol(s.protocol)}
+	out := s.Endpoint
 	out.Port, out.Ports = s.ports.split()
 	out.NodePort, out.NodePorts = s.nodePorts.split()
-	return out
+	return &out
 }
 
 func gatewayServer(at metav1.ObjectMeta, t template, s serverService, mtu int) *netv1beta1.GatewayServer {
@@ -299,19 +305,7 @@ func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode 
 	return out
 }
 
-// offloading returns the NamespaceOffloading that extends a namespace to the virtual nodes that
-// match one of the terms; without terms, to all of them.
-func offloading(
-	namespace, pods, mapping, remoteName string, terms []corev1.NodeSelectorTerm,
-) *offv1beta1.NamespaceOffloading {
-	return &offv1beta1.NamespaceOffloading{
-		ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName),
-		Spec: offv1beta1.NamespaceOffloadingSpec{
-			PodOffloadingStrategy:    offv1beta1.PodOffloadingStrategy(pods),
-			NamespaceMappingStrategy: offv1beta1.NamespaceMappingStrategy(mapping),
-			RemoteNamespaceName:      remoteName,
-			ClusterSelector: &corev1.NodeSelector{NodeSelectorTerms: append([]corev1.NodeSelectorTerm{},
-				terms...)},
-		},
-	}
+// offloading returns the NamespaceOffloading of a namespace.
+func offloading(namespace string, spec offv1beta1.NamespaceOffloadingSpec) *offv1beta1.NamespaceOffloading {
+	return &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(namespace, api.NamespaceOffloadingName), Spec: spec}
 }

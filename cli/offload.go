@@ -29,23 +29,23 @@ import (
 
 // offloadOptions holds the flags of offload namespace.
 type offloadOptions struct {
-	pods, mapping *oneOf
-	remoteName    string
-	selectors     []string
-	namespaces    string
-	output        string
-	terms         []corev1.NodeSelectorTerm
+	spec       offv1beta1.NamespaceOffloadingSpec
+	selectors  []string
+	namespaces string
+	output     string
 }
 
 func (e *env) offloadCommand() *cobra.Command {
 	cmd := group("offload", "Let pods of a namespace run in other clusters")
-	o := &offloadOptions{pods: choice("LocalAndRemote", "Local", "Remote"),
-		mapping: choice("DefaultName", "EnforceSameName", "SelectedName")}
+	o := &offloadOptions{}
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Offload namespaces"}
 	flags := sub.Flags()
-	flags.Var(o.pods, "pod-offloading-strategy", "Where pods may run")
-	flags.Var(o.mapping, "namespace-mapping-strategy", "How the remote namespace is named")
-	flags.StringVar(&o.remoteName, "remote-namespace-name", "", "Name of the remote namespace, for SelectedName")
+	flags.Var(choice(&o.spec.PodOffloadingStrategy, "LocalAndRemote", "Local", "Remote"), "pod-offloading-strategy",
+		"Where pods may run")
+	flags.Var(choice(&o.spec.NamespaceMappingStrategy, "DefaultName", "EnforceSameName", "SelectedName"),
+		"namespace-mapping-strategy", "How the remote namespace is named")
+	flags.StringVar(&o.spec.RemoteNamespaceName, "remote-namespace-name", "",
+		"Name of the remote namespace, for SelectedName")
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil,
 		"Labels of the virtual nodes to use; given several times, one of them must match")
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
@@ -75,26 +75,30 @@ var (
 	errNeedsStrategy = errors.New("--remote-namespace-name needs --namespace-mapping-strategy=SelectedName")
 )
 
-// complete checks the arguments and parses the selectors.
+// complete checks the arguments and parses the selectors. Without selectors, all virtual nodes are
+// selected.
 func (o *offloadOptions) complete(names []string) error {
 	if err := validateNames(names, o.namespaces); err != nil {
 		return err
 	}
-	switch selected := o.mapping.value == string(offv1beta1.SelectedNameMapping); {
-	case o.remoteName != "" && (len(names) > 1 || o.namespaces != ""):
+	named := o.spec.RemoteNamespaceName != ""
+	switch selected := o.spec.NamespaceMappingStrategy == offv1beta1.SelectedNameMapping; {
+	case named && (len(names) > 1 || o.namespaces != ""):
 		return errOneRemoteName
-	case selected && o.remoteName == "":
+	case selected && !named:
 		return errNeedsName
-	case !selected && o.remoteName != "":
+	case !selected && named:
 		return errNeedsStrategy
 	}
+	terms := []corev1.NodeSelectorTerm{}
 	for _, text := range o.selectors {
 		term, err := selectorTerm(text)
 		if err != nil {
 			return err
 		}
-		o.terms = append(o.terms, term)
+		terms = append(terms, term)
 	}
+	o.spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: terms}
 	return nil
 }
 
@@ -133,11 +137,6 @@ func selectorTerm(text string) (corev1.NodeSelectorTerm, error) {
 	return term, nil
 }
 
-// object returns the NamespaceOffloading of one namespace.
-func (o *offloadOptions) object(namespace string) *offv1beta1.NamespaceOffloading {
-	return offloading(namespace, o.pods.value, o.mapping.value, o.remoteName, o.terms)
-}
-
 func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 	names, err := c.namespaces(s.ctx, names, o.namespaces)
 	if err != nil {
@@ -151,20 +150,19 @@ func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 		return nil
 	}
 	for _, name := range names {
-		spec := o.object(name).Spec
-		remote := plan.RemoteNamespaceName(name, spec, c.id)
-		if refusal := plan.RemoteNameRefusal(remote, spec.NamespaceMappingStrategy); refusal != "" {
+		remote := plan.RemoteNamespaceName(name, o.spec, c.id)
+		if refusal := plan.RemoteNameRefusal(remote, o.spec.NamespaceMappingStrategy); refusal != "" {
 			return fmt.Errorf("namespace %q cannot be offloaded: %s with --remote-namespace-name", name, refusal)
 		}
 	}
 	tells := make([]func(*script), len(names))
 	for i, name := range names {
-		if tells[i], err = s.confirmChange(c, o.object(name)); err != nil {
+		if tells[i], err = s.confirmChange(c, offloading(name, o.spec)); err != nil {
 			return err
 		}
 	}
 	for i, name := range names {
-		if err := s.offloadNamespace(c, name, o, tells[i]); err != nil {
+		if err := s.offloadNamespace(c, offloading(name, o.spec), tells[i]); err != nil {
 			return err
 		}
 	}
@@ -174,13 +172,15 @@ func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	var objects []client.Object
 	for _, name := range names {
-		objects = append(objects, o.object(name))
+		objects = append(objects, offloading(name, o.spec))
 	}
 	return e.print(o.output, objects...)
 }
 
-func (s *script) offloadNamespace(c *cluster, name string, o *offloadOptions, tell func(*script)) error {
-	wanted := o.object(name)
+// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. tell prints what
+// happens to the pods of the namespace.
+func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloading, tell func(*script)) error {
+	name := wanted.Namespace
 	before := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(name, wanted.Name)}
 	err := c.read(s.ctx, before)
 	if client.IgnoreNotFound(err) != nil {

@@ -37,9 +37,10 @@ const (
 )
 
 func generatePeeringUser(o *single) work {
-	compatible := choice("auto", "true", "false")
+	var compatible string
 	o.needConsumer()
-	o.Flags().Var(compatible, "tls-compatibility-mode", "RSA instead of Ed25519 keys; auto: as Liqo was installed")
+	o.Flags().Var(choice(&compatible, "auto", "true", "false"), "tls-compatibility-mode",
+		"RSA instead of Ed25519 keys; auto: as Liqo was installed")
 	return func(s *script, c *cluster) error {
 		if c.id == o.peer {
 			return errOwnUser
@@ -52,7 +53,7 @@ func generatePeeringUser(o *single) work {
 		}
 		s.warn(noCluster, "Note that this functionality is currently not supported in EKS clusters")
 		s.busy(noCluster, "Generating user")
-		config, err := c.newPeeringUser(s.ctx, o.peer, compatible.value)
+		config, err := c.newPeeringUser(s.ctx, o.peer, compatible)
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,7 @@ type testOptions struct {
 	remotes                                          []string
 	basic, ranges, ip, balancer                      bool
 	outsideNodePort, podNodePort, removing, failFast bool
-	nodes                                            *oneOf
-	internet                                         string
+	chosenNodes, internet                            string
 }
 
 const (
@@ -56,7 +55,7 @@ const (
 
 func (e *env) testCommand() *cobra.Command {
 	cmd := group("test", "Try what has been set up")
-	o := &testOptions{nodes: choice("all", "workers", "control-planes")}
+	o := &testOptions{}
 	sub := &cobra.Command{Use: "network", Aliases: []string{"net"},
 		Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd, o) }}
@@ -71,7 +70,7 @@ func (e *env) testCommand() *cobra.Command {
 		"The external address for --ip; it must answer HTTP on port 80")
 	flags.BoolVar(&o.balancer, "lb", false, "Also from here to load balancers")
 	flags.BoolVar(&o.outsideNodePort, "np-ext", false, "Also from here to node ports")
-	flags.Var(o.nodes, "np-nodes", "Nodes whose ports are tried")
+	flags.Var(choice(&o.chosenNodes, "all", "workers", "control-planes"), "np-nodes", "Nodes whose ports are tried")
 	flags.BoolVar(&o.podNodePort, "pod-np", false, "Also from pods to node ports of their own cluster")
 	flags.BoolVar(&o.removing, "rm", false, "Remove at the end what the test made")
 	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop after the first kind of path on which something failed")
@@ -241,9 +240,8 @@ func (t *trial) sites() ([]site, error) {
 
 func (t *trial) site(c *cluster) (out site, err error) {
 	out = site{id: c.id, internet: t.internet, remapped: map[string]string{}}
-	chosen := t.testOptions.nodes.value
-	out.nodes = addressesOf(t.nodes[c.id], chosen, corev1.NodeInternalIP, corev1.NodeExternalIP)
-	out.reachable = addressesOf(t.nodes[c.id], chosen, corev1.NodeExternalIP, corev1.NodeInternalIP)
+	out.nodes = addressesOf(t.nodes[c.id], t.chosenNodes, corev1.NodeInternalIP, corev1.NodeExternalIP)
+	out.reachable = addressesOf(t.nodes[c.id], t.chosenNodes, corev1.NodeExternalIP, corev1.NodeInternalIP)
 	if out.pods, err = t.podsOf(c, trialApp); err != nil {
 		return out, err
 	}

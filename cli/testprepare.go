@@ -62,10 +62,11 @@ func (t *trial) prepare() error {
 	for _, c := range t.providers() {
 		term.MatchExpressions[0].Values = append(term.MatchExpressions[0].Values, c.id)
 	}
-	err := t.offloadNamespace(t.consumer, trialNamespace, &offloadOptions{
-		pods:    choice(string(offv1beta1.LocalAndRemoteStrategy)),
-		mapping: choice(string(offv1beta1.EnforceSameNameMapping)), terms: []corev1.NodeSelectorTerm{term},
-	}, func(*script) {})
+	err := t.offloadNamespace(t.consumer, offloading(trialNamespace, offv1beta1.NamespaceOffloadingSpec{
+		PodOffloadingStrategy:    offv1beta1.LocalAndRemoteStrategy,
+		NamespaceMappingStrategy: offv1beta1.EnforceSameNameMapping,
+		ClusterSelector:          &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+	}), func(*script) {})
 	if err != nil {
 		return err
 	}

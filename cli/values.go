@@ -114,31 +114,33 @@ func (v ports) split() (one int32, several []int32) {
 	return 0, v
 }
 
-// oneOf is a flag that holds one of a few words.
-type oneOf struct {
-	value   string
+// oneOf is a flag that stores one of a few words.
+type oneOf[T ~string] struct {
+	into    *T
 	choices []string
 }
 
-func (v *oneOf) String() string { return v.value }
-func (v *oneOf) Type() string   { return strings.Join(v.choices, "|") }
+func (v *oneOf[T]) String() string { return string(*v.into) }
+func (v *oneOf[T]) Type() string   { return strings.Join(v.choices, "|") }
 
 // words returns the choices, for completion.
-func (v *oneOf) words() []string { return slices.Clone(v.choices) }
+func (v *oneOf[T]) words() []string { return slices.Clone(v.choices) }
 
-func (v *oneOf) Set(text string) error {
+func (v *oneOf[T]) Set(text string) error {
 	for _, choice := range v.choices {
 		if strings.EqualFold(choice, text) {
-			v.value = choice
+			*v.into = T(choice)
 			return nil
 		}
 	}
 	return fmt.Errorf("%q is none of %s", text, strings.Join(v.choices, ", "))
 }
 
-func choice(value string, further ...string) *oneOf {
-	words := append([]string{value}, slices.DeleteFunc(further, func(f string) bool { return f == value })...)
-	return &oneOf{value: value, choices: slices.DeleteFunc(words, func(w string) bool { return w == "" })}
+// choice returns a flag whose default is value; an empty value is no choice.
+func choice[T ~string](into *T, value string, further ...string) *oneOf[T] {
+	*into = T(value)
+	words := append([]string{value}, further...)
+	return &oneOf[T]{into, slices.DeleteFunc(words, func(w string) bool { return w == "" })}
 }
 
 // base64Bytes is a flag that holds bytes.
