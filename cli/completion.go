@@ -20,7 +20,6 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
 // completeTimeout bounds one completion.
@@ -110,10 +109,6 @@ func offloadable() names {
 		}
 		return o.GetName()
 	})
-}
-
-func offloadedNames() names {
-	return objects(&offv1beta1.NamespaceOffloadingList{}, client.Object.GetNamespace)
 }
 
 // contextual completes with entries of the kubeconfig.

@@ -27,7 +27,7 @@ type end struct {
 	*cluster
 	// kind is "server" or "client".
 	kind string
-	// object is the gateway as it was applied; nil before.
+	// object is the gateway as it was applied or read; nil before.
 	object client.Object
 }
 
@@ -175,9 +175,9 @@ func (n *network) chooseSides(
 		n.client.gateway = server.Name
 		n.server.gateway = dialer.Name
 	case locationSet && server != nil:
-		return n.deleteGateway(ctx, n.client.cluster, server)
+		return n.deleteGateway(ctx, end{n.client.cluster, "server", server})
 	case locationSet:
-		return n.deleteGateway(ctx, n.server.cluster, dialer)
+		return n.deleteGateway(ctx, end{n.server.cluster, "client", dialer})
 	case served && dialled:
 	case served || dialled:
 		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with " +
@@ -192,20 +192,10 @@ func (n *network) chooseSides(
 	return nil
 }
 
-// deletedGateway is an end of a pair that was deleted: server or client.
-type deletedGateway struct {
-	at  side
-	end string
-}
-
-// deleteGateway deletes one end of a pair and waits until it is gone.
-func (n *network) deleteGateway(ctx context.Context, c *cluster, end client.Object) error {
-	what := "server"
-	if _, dials := end.(*netv1beta1.GatewayClient); dials {
-		what = "client"
-	}
-	n.deletedGateways = append(n.deletedGateways, deletedGateway{c.side, what})
-	return c.removeAndAwait(ctx, end)
+// deleteGateway deletes the gateway of an end and waits until it is gone.
+func (n *network) deleteGateway(ctx context.Context, e end) error {
+	n.deletedGateways = append(n.deletedGateways, e)
+	return e.removeAndAwait(ctx, e.object)
 }
 
 // checkTemplates resolves the templates and checks that they exist.
@@ -238,7 +228,7 @@ func (n *network) setServer(ctx context.Context) error {
 	if err == nil && have.Spec.Endpoint != nil {
 		server.Spec = n.adjusted(have.Spec, server.Spec)
 		if exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
-			if err := n.deleteGateway(ctx, n.server.cluster, have); err != nil {
+			if err := n.deleteGateway(ctx, end{n.server.cluster, "server", have}); err != nil {
 				return err
 			}
 		}
@@ -318,7 +308,7 @@ func announced(server *netv1beta1.GatewayServer, askedPort bool) bool {
 // reportServer prints that the server is set up, and which gateways were deleted before.
 func (n *network) reportServer(took string) {
 	for _, d := range n.deletedGateways {
-		n.info(d.at, "Deleted existing gateway %s", d.end)
+		n.info(d.side, "Deleted existing gateway %s", d.kind)
 	}
 	n.info(n.server.side, "Gateway server correctly set up%s", took)
 }

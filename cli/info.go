@@ -195,21 +195,17 @@ func (c *cluster) networkInfo(ctx context.Context) (networkInfo, error) {
 }
 
 func (c *cluster) peerings(ctx context.Context) (peerings, error) {
-	list, out := &corev1beta1.ForeignClusterList{}, peerings{Peers: []peering{}}
-	if err := c.List(ctx, list); err != nil {
-		return out, fmt.Errorf("list foreignclusters: %w", err)
+	active, err := c.peers(ctx, nil)
+	out := peerings{Peers: []peering{}}
+	for _, f := range active {
+		out.Peers = append(out.Peers, peering{
+			ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
+			NetworkingStatus:     statusOf(f.Status.Modules.Networking),
+			AuthenticationStatus: authenticationStatus(&f),
+			OffloadingStatus:     statusOf(f.Status.Modules.Offloading),
+		})
 	}
-	for i := range list.Items {
-		if f := &list.Items[i]; enabledPeer(f) {
-			out.Peers = append(out.Peers, peering{
-				ClusterID: f.Spec.ClusterID, Role: f.Status.Role,
-				NetworkingStatus:     statusOf(f.Status.Modules.Networking),
-				AuthenticationStatus: authenticationStatus(f),
-				OffloadingStatus:     statusOf(f.Status.Modules.Offloading),
-			})
-		}
-	}
-	return out, nil
+	return out, err
 }
 
 // authenticationStatus is the worse status of the module and of the peer's API server.

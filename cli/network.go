@@ -160,7 +160,7 @@ type network struct {
 
 	// What the steps find out.
 	reversed        bool
-	deletedGateways []deletedGateway
+	deletedGateways []end
 	// announced is the server with its endpoint.
 	announced *netv1beta1.GatewayServer
 	// disconnected reports that gateways were deleted by disconnect, as the clusters still know

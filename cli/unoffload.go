@@ -32,7 +32,7 @@ func (e *env) unoffloadCommand() *cobra.Command {
 			}
 			return e.onInstallation(cmd, func(s *script, c *cluster) error { return s.unoffload(c, args, selector) })
 		}}
-	sub.ValidArgsFunction = e.completion(offloadedNames())
+	sub.ValidArgsFunction = e.completion(objects(&offv1beta1.NamespaceOffloadingList{}, client.Object.GetNamespace))
 	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
 	addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
 	addTimeoutFlag(sub.Flags(), 2*time.Minute)
@@ -81,80 +81,62 @@ func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) erro
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	pods := c.remotePods(watching, namespace)
+	waits := &unoffloading{}
+	go c.watchRemotePods(watching, namespace, func(pods string) { waits.show(watching, &waits.pods, pods) })
 	defer show(ctx, "")
 	err = c.follow(ctx, &offv1beta1.NamespaceOffloadingList{}, func(have await.Objects) bool {
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		pods.setProblem(ctx, problemOf(object))
+		waits.show(ctx, &waits.problem, problemOf(object))
 		return len(have) == 0
 	}, await.Only(object)...)
-	if err = c.timedOut(err, object); err != nil && pods.String() != "" {
-		err = fmt.Errorf("%w; %s", err, pods)
+	waits.mu.Lock()
+	defer waits.mu.Unlock()
+	if err = c.timedOut(err, object); err != nil && waits.pods != "" {
+		err = fmt.Errorf("%w; %s", err, waits.pods)
 	}
 	return err
 }
 
-// remotePods is the progress of a namespace whose pods still run in other clusters.
-type remotePods struct {
-	mu    sync.Mutex
-	names []string
-	// problem is shown after their number.
-	problem string
+// unoffloading holds what the end of an offloading waits for: the pods that still run in other
+// clusters, and what its conditions report.
+type unoffloading struct {
+	mu            sync.Mutex
+	pods, problem string
 }
 
-// remotePods watches the remote pods of a namespace until ctx ends, and shows their number.
-func (c *cluster) remotePods(ctx context.Context, namespace string) *remotePods {
-	out := &remotePods{}
-	go func() {
-		nodes := &corev1.NodeList{}
-		if c.List(ctx, nodes, client.MatchingLabels{api.LabelType: api.TypeVirtualNode}) != nil {
-			return // nothing depends on the number
-		}
-		virtual := map[string]bool{}
-		for _, node := range nodes.Items {
-			virtual[node.Name] = true
-		}
-		_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
-			out.count(ctx, have, virtual)
-			return false
-		}, client.InNamespace(namespace))
-	}()
-	return out
-}
-
-func (p *remotePods) count(ctx context.Context, pods await.Objects, virtual map[string]bool) {
-	p.mu.Lock()
-	p.names = nil
-	for _, item := range pods.Sorted() {
-		pod, ok := item.(*corev1.Pod)
-		if ok && virtual[pod.Spec.NodeName] && !api.Finished(pod.Status.Phase) {
-			p.names = append(p.names, pod.Name)
-		}
-	}
-	problem := p.problem
-	p.mu.Unlock()
-	p.setProblem(ctx, problem)
-}
-
-// setProblem shows the pods and the problem.
-func (p *remotePods) setProblem(ctx context.Context, problem string) {
-	p.mu.Lock()
-	p.problem = problem
-	p.mu.Unlock()
-	texts := []string{p.String(), problem}
+// show changes one of the texts and shows both.
+func (u *unoffloading) show(ctx context.Context, text *string, now string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	*text = now
+	texts := []string{u.pods, u.problem}
 	show(ctx, strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; "))
 }
 
-func (p *remotePods) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch len(p.names) {
-	case 0:
-		return ""
-	case 1:
-		return "1 pod still runs remotely (" + p.names[0] + ")"
+// watchRemotePods reports until ctx ends which pods of a namespace still run in other clusters. It
+// ignores errors, as nothing depends on it.
+func (c *cluster) watchRemotePods(ctx context.Context, namespace string, report func(string)) {
+	nodes, err := c.all(ctx, &corev1.NodeList{}, client.MatchingLabels{api.LabelType: api.TypeVirtualNode})
+	if err != nil {
+		return
 	}
-	return fmt.Sprintf("%d pods still run remotely (%s)", len(p.names), someNames(p.names))
+	virtual := textsOf(nodes, client.Object.GetName)
+	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
+		remote := slices.DeleteFunc(have.Sorted(), func(o client.Object) bool {
+			pod := o.(*corev1.Pod)
+			return !slices.Contains(virtual, pod.Spec.NodeName) || api.Finished(pod.Status.Phase)
+		})
+		names := textsOf(remote, client.Object.GetName)
+		switch len(names) {
+		case 0:
+			report("")
+		case 1:
+			report("1 pod still runs remotely (" + names[0] + ")")
+		default:
+			report(fmt.Sprintf("%d pods still run remotely (%s)", len(names), someNames(names)))
+		}
+		return false
+	}, client.InNamespace(namespace))
 }

@@ -24,15 +24,6 @@ import (
 // claimChoice selects claims by their provider.
 type claimChoice func(claim *corev1.ObjectReference, provider string) bool
 
-// confirmLoss names the chosen claims with volumes at providers, and asks whether their data may be
-// lost: the verb deletes the remote namespaces with everything in them.
-func (s *script) confirmLoss(c *cluster, verb string, chosen claimChoice) error {
-	if lost, err := s.warnOfLoss(c, chosen); !lost || err != nil {
-		return err
-	}
-	return s.confirm(verb)
-}
-
 // warnOfLoss names the chosen claims with volumes at providers. If the user may not list them, it
 // warns that there may be some, and returns true.
 func (s *script) warnOfLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
@@ -189,9 +180,13 @@ func (s *script) confirmLosses(c *cluster, verb string, losses map[string][]stri
 	if !slices.ContainsFunc(slices.Collect(maps.Values(losses)), func(ids []string) bool { return len(ids) > 0 }) {
 		return nil
 	}
-	return s.confirmLoss(c, verb, func(claim *corev1.ObjectReference, at string) bool {
+	lost, err := s.warnOfLoss(c, func(claim *corev1.ObjectReference, at string) bool {
 		return slices.Contains(losses[claim.Namespace], at)
 	})
+	if !lost || err != nil {
+		return err
+	}
+	return s.confirm(verb)
 }
 
 // storedData returns a line about the claims whose data a purge would delete; none if there are no
