@@ -221,14 +221,12 @@ func (c *cluster) sameIDError(ctx context.Context, other *cluster) error {
 		return err
 	}
 	if mine.UID == others.UID && (mine.UID != "" || sameServer(c.config, other.config)) {
-		return errSameCluster
+		return errors.New("local and remote clusters must be different")
 	}
 	return fmt.Errorf("both clusters use the cluster ID %q; give one of them a new one: run '%s uninstall' there, "+
 		"then '%s install --cluster-id <new ID>'",
 		c.id, c.env.name, c.env.name)
 }
-
-var errSameCluster = errors.New("local and remote clusters must be different")
 
 // sameServer reports whether two configurations name the same API server. It can still be the proxy
 // of two clusters that selects one by the credentials.
@@ -273,8 +271,6 @@ func (e *env) cluster(flags access, at side, namespace string) (*cluster, error)
 // standardInput is the path of a kubeconfig that is read from standard input.
 const standardInput = "-"
 
-var errNoInput = errors.New("standard input holds none, or it was read already")
-
 // load reads the kubeconfig. The client libraries need a file: for standard input it makes one that
 // only the user may read, and removes it afterwards.
 func (e *env) load(flags access) (config *rest.Config, namespace string, err error) {
@@ -299,7 +295,7 @@ func (e *env) keepInput() (string, error) {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	if len(content) == 0 {
-		return "", errNoInput
+		return "", errors.New("standard input holds none, or it was read already")
 	}
 	file, err := os.CreateTemp("", "kubeconfig-") // readable by its owner only
 	if err != nil {

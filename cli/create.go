@@ -258,15 +258,13 @@ func (c *cluster) useSlice(ctx context.Context, sliceName string, v *virtual) er
 	return nil
 }
 
-var errTemplateName = errors.New("--vk-options-template is not of the form namespace/name")
-
 func namespacedName(text string) (namespace, name string, err error) {
 	if text == "" {
 		return "", "", nil
 	}
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" {
-		return "", "", errTemplateName
+		return "", "", errors.New("--vk-options-template is not of the form namespace/name")
 	}
 	return namespace, name, nil
 }

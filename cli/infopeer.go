@@ -134,15 +134,14 @@ func (e *env) infoPeers(cmd *cobra.Command, ids []string, f *infoFlags) error {
 	if err != nil {
 		return err
 	}
-	infos := map[string]*peerInfo{}
-	var work []func() error
-	for i := range found {
-		info := &peerInfo{}
-		infos[found[i].Spec.ClusterID] = info
-		work = append(work, func() error { return c.inspectPeer(ctx, &found[i], info) })
-	}
-	if err := inParallel(work...); err != nil {
+	inspected, err := collect(found,
+		func(f corev1beta1.ForeignCluster) (*peerInfo, error) { return c.inspectPeer(ctx, &f) })
+	if err != nil {
 		return err
+	}
+	infos := map[string]*peerInfo{}
+	for _, info := range inspected {
+		infos[info.Info.ClusterID] = info
 	}
 	switch {
 	case f.get != "" && len(ids) == 1:
@@ -180,12 +179,12 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.Foreig
 }
 
 // inspectPeer reads what this cluster holds of a peer and sums it up.
-func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster, into *peerInfo) error {
+func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster) (*peerInfo, error) {
 	objects, err := c.objectsOfPeer(ctx, f.Spec.ClusterID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	modules := f.Status.Modules
+	modules, into := f.Status.Modules, &peerInfo{}
 	into.Info = whoInfo{ClusterID: f.Spec.ClusterID, Role: f.Status.Role}
 	into.Network = peerNetwork{
 		Status: statusOf(modules.Networking),
@@ -209,7 +208,7 @@ func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster
 		into.Offloading.VirtualNodes = append(into.Offloading.VirtualNodes, nodeInfoOf(node))
 		into.Offloading.Alerts = append(into.Offloading.Alerts, c.nodeProblems(ctx, node)...)
 	}
-	return nil
+	return into, nil
 }
 
 // peerBoxes draws the boxes of one peer.

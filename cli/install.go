@@ -158,7 +158,7 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 	watching, done := context.WithCancel(s.ctx)
 	defer done()
 	go c.showPending(watching)
-	rel, err := (&installer{cluster: c, timeout: s.timeout, chart: chart, values: vals}).run(s.ctx)
+	rel, err := s.applyChart(c, chart, vals)
 	if err != nil {
 		return err
 	}
@@ -349,66 +349,70 @@ func (e *env) helm(namespace string) (*action.Configuration, error) {
 	return config, nil
 }
 
-// installer applies the chart.
-type installer struct {
-	*cluster
-	timeout time.Duration
-	chart   *chart.Chart
-	values  map[string]any
-}
-
-// run installs or upgrades, and rolls back if that fails.
-func (i *installer) run(ctx context.Context) (*release.Release, error) {
-	helm, err := i.env.helm(i.namespace)
+// lastRelease returns Helm for the cluster and the last release of Liqo; nil if there is none.
+func (c *cluster) lastRelease() (*action.Configuration, *release.Release, error) {
+	helm, err := c.env.helm(c.namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	last, err := helm.Releases.Last(api.ReleaseName)
 	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		return nil, fmt.Errorf("read the release: %w", err)
+		return nil, nil, fmt.Errorf("read the release: %w", err)
+	}
+	return helm, last, nil
+}
+
+// applyChart installs or upgrades, and rolls back if that fails.
+func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any) (*release.Release, error) {
+	helm, last, err := c.lastRelease()
+	if err != nil {
+		return nil, err
 	}
 	if last == nil || last.Info.Status == release.StatusUninstalled {
-		return i.first(ctx, helm)
+		return s.applyFirst(c, helm, chart, vals)
 	}
 	if last.Info.Status.IsPending() {
 		return nil, fmt.Errorf("release %s is %s: another installation runs or was interrupted; if none runs, delete "+
 			"secret %s/sh.helm.release.v1.%s.v%d and try again",
-			api.ReleaseName, last.Info.Status, i.namespace, api.ReleaseName, last.Version)
+			api.ReleaseName, last.Info.Status, c.namespace, api.ReleaseName, last.Version)
 	}
 	if last.Info.Status == release.StatusUninstalling {
 		return nil, fmt.Errorf("release %s was being uninstalled: end that with '%s uninstall', then install",
-			api.ReleaseName, i.env.name)
+			api.ReleaseName, c.env.name)
 	}
 	run := action.NewUpgrade(helm)
-	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = i.namespace, true, i.timeout, true
+	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = c.namespace, true, s.timeout, true
 	run.MaxHistory = 10
-	rel, err := run.RunWithContext(ctx, api.ReleaseName, i.chart, i.values)
+	rel, err := run.RunWithContext(s.ctx, api.ReleaseName, chart, vals)
 	if err == nil {
 		return rel, nil
 	}
-	err = i.releaseError("upgrade", err)
+	err = c.releaseError("upgrade", err)
 	if now, failed := helm.Releases.Last(api.ReleaseName); failed == nil && now.Version == last.Version {
 		return nil, err // it failed before anything was changed
 	}
 	back := action.NewRollback(helm)
-	back.Version, back.Timeout = last.Version, i.timeout
+	back.Version, back.Timeout = last.Version, s.timeout
 	if undo := back.Run(api.ReleaseName); undo != nil {
 		return nil, errors.Join(err, fmt.Errorf("roll back: %w", undo))
 	}
 	return nil, err
 }
 
-func (i *installer) first(ctx context.Context, helm *action.Configuration) (*release.Release, error) {
+// applyFirst installs, and uninstalls if that fails.
+func (s *script) applyFirst(
+	c *cluster, helm *action.Configuration, chart *chart.Chart, vals map[string]any,
+) (*release.Release, error) {
 	run := action.NewInstall(helm)
-	run.ReleaseName, run.Namespace, run.CreateNamespace = api.ReleaseName, i.namespace, true
-	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, i.timeout, true, true
-	rel, err := run.RunWithContext(ctx, i.chart, i.values)
+	run.ReleaseName, run.Namespace, run.CreateNamespace = api.ReleaseName, c.namespace, true
+	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, s.timeout, true, true
+	rel, err := run.RunWithContext(s.ctx, chart, vals)
 	if err == nil {
 		return rel, nil
 	}
-	err = i.releaseError("install", err)
+	err = c.releaseError("install", err)
 	undo := action.NewUninstall(helm)
-	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, i.timeout
+	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, s.timeout
 	if _, failed := undo.Run(api.ReleaseName); failed != nil {
 		return nil, errors.Join(err, fmt.Errorf("undo the installation: %w", failed))
 	}

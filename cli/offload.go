@@ -66,15 +66,6 @@ func (e *env) offloadCommand() *cobra.Command {
 	return cmd
 }
 
-var (
-	errNoNamespace   = errors.New("namespace name or label selector must be specified")
-	errBothNamespace = errors.New("namespace name and label selector must not be specified together")
-	errOneRemoteName = errors.New(
-		"the remote namespace name cannot be specified when offloading multiple namespaces at once")
-	errNeedsName     = errors.New("the strategy SelectedName needs --remote-namespace-name")
-	errNeedsStrategy = errors.New("--remote-namespace-name needs --namespace-mapping-strategy=SelectedName")
-)
-
 // complete checks the arguments and parses the selectors. Without selectors, all virtual nodes are
 // selected.
 func (o *offloadOptions) complete(names []string) error {
@@ -84,11 +75,11 @@ func (o *offloadOptions) complete(names []string) error {
 	named := o.spec.RemoteNamespaceName != ""
 	switch selected := o.spec.NamespaceMappingStrategy == offv1beta1.SelectedNameMapping; {
 	case named && (len(names) > 1 || o.namespaces != ""):
-		return errOneRemoteName
+		return errors.New("the remote namespace name cannot be specified when offloading multiple namespaces at once")
 	case selected && !named:
-		return errNeedsName
+		return errors.New("the strategy SelectedName needs --remote-namespace-name")
 	case !selected && named:
-		return errNeedsStrategy
+		return errors.New("--remote-namespace-name needs --namespace-mapping-strategy=SelectedName")
 	}
 	terms := []corev1.NodeSelectorTerm{}
 	for _, text := range o.selectors {
@@ -106,9 +97,9 @@ func (o *offloadOptions) complete(names []string) error {
 func validateNames(names []string, selector string) error {
 	switch {
 	case len(names) == 0 && selector == "":
-		return errNoNamespace
+		return errors.New("namespace name or label selector must be specified")
 	case len(names) > 0 && selector != "":
-		return errBothNamespace
+		return errors.New("namespace name and label selector must not be specified together")
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func generatePeeringUser(o *single) work {
 		"RSA instead of Ed25519 keys; auto: as Liqo was installed")
 	return func(s *script, c *cluster) error {
 		if c.id == o.peer {
-			return errOwnUser
+			return errors.New("--consumer-cluster-id is the ID of this cluster; " +
+				"give that of the cluster that is to use it")
 		}
 		if err := c.requireNoPeeringUser(s.ctx, o.peer); err != nil {
 			return err
@@ -64,9 +65,6 @@ func generatePeeringUser(o *single) work {
 		return err
 	}
 }
-
-var errOwnUser = errors.New(
-	"--consumer-cluster-id is the ID of this cluster; give that of the cluster that is to use it")
 
 // needConsumer adds the required flag with the consumer's ID.
 func (o *single) needConsumer() {

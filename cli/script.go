@@ -254,15 +254,22 @@ func (s *script) times() {
 	s.info(noCluster, "Time in all: %.2fs", time.Since(s.began).Seconds())
 }
 
-// onEach calls do for all items concurrently and returns the first error in the order of the items.
-func onEach[T any](items []T, do func(T) error) error {
-	errs := make([]error, len(items))
+// collect calls do for all items concurrently. It returns the results and the first error, both in
+// the order of the items.
+func collect[T, R any](items []T, do func(T) (R, error)) ([]R, error) {
+	out, errs := make([]R, len(items)), make([]error, len(items))
 	var running sync.WaitGroup
 	for i, item := range items {
-		running.Go(func() { errs[i] = do(item) })
+		running.Go(func() { out[i], errs[i] = do(item) })
 	}
 	running.Wait()
-	return cmp.Or(errs...)
+	return out, cmp.Or(errs...)
+}
+
+// onEach is collect for functions without a result.
+func onEach[T any](items []T, do func(T) error) error {
+	_, err := collect(items, func(item T) (struct{}, error) { return struct{}{}, do(item) })
+	return err
 }
 
 // inParallel calls all functions concurrently and returns the first error in their order.

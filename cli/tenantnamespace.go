@@ -80,11 +80,8 @@ func (c *cluster) findNetwork(ctx context.Context, peer string) (err error) {
 func (c *cluster) networkObjects(ctx context.Context, peer string) ([][]client.Object, error) {
 	lists := []client.ObjectList{&netv1beta1.GatewayServerList{}, &netv1beta1.GatewayClientList{},
 		&netv1beta1.ConfigurationList{}, &netv1beta1.PublicKeyList{}}
-	out, work := make([][]client.Object, len(lists)), make([]func() error, len(lists))
-	for i, list := range lists {
-		work[i] = func() (err error) { out[i], err = c.all(ctx, list, ofPeer(peer)); return err }
-	}
-	return out, inParallel(work...)
+	return collect(lists,
+		func(list client.ObjectList) ([]client.Object, error) { return c.all(ctx, list, ofPeer(peer)) })
 }
 
 // needTenant sets the tenant namespace for a peer, unless the user named one, and fails without

@@ -214,16 +214,9 @@ func endpointsIn(slicesOf await.Objects) []endpoint {
 
 // sites waits until the clusters are ready for the checks and returns their addresses.
 func (t *trial) sites() ([]site, error) {
-	out := make([]site, len(t.all))
-	var work []func() error
 	t.busy(noCluster, "Waiting until all clusters know the endpoints of all pods")
-	for i, c := range t.all {
-		work = append(work, func() (err error) {
-			out[i], err = t.site(c)
-			return err
-		})
-	}
-	if err := inParallel(work...); err != nil {
+	out, err := collect(t.all, t.site)
+	if err != nil {
 		return nil, err
 	}
 	if t.ip && !t.basic {
@@ -313,8 +306,6 @@ func (t *trial) addRemapped(sites []site) error {
 	return nil
 }
 
-var errChecks = errors.New("some checks failed")
-
 // runChecks runs the checks, path by path, and prints the results.
 func (t *trial) runChecks(sites []site) error {
 	results := endpointResults(sites)
@@ -340,7 +331,7 @@ func (t *trial) runChecks(sites []site) error {
 		return err
 	}
 	if len(failures(results)) > 0 {
-		return errChecks
+		return errors.New("some checks failed")
 	}
 	return nil
 }

@@ -47,8 +47,6 @@ func findTenants(ctx context.Context, pair ...*cluster) error {
 	})
 }
 
-var errSlicesPresent = errors.New("resourceslices are still present on consumer cluster")
-
 // unauthenticate deletes Identity and Tenant. The slices must be deleted before, since afterwards
 // their copies at the provider could not be deleted.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
@@ -71,7 +69,7 @@ func requireNoSlices(ctx context.Context, consumer *cluster) error {
 	found, err := consumer.all(ctx, &authv1beta1.ResourceSliceList{}, client.InNamespace(consumer.tenant),
 		ofPeer(consumer.other.id), client.MatchingLabels{api.LabelReplication: api.True})
 	if slices.ContainsFunc(found, func(o client.Object) bool { return o.GetDeletionTimestamp() == nil }) {
-		return errSlicesPresent
+		return errors.New("resourceslices are still present on consumer cluster")
 	}
 	return err
 }

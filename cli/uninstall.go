@@ -64,7 +64,8 @@ func (s *script) uninstall(c *cluster, purge bool) error {
 		for _, obstacle := range left {
 			s.line(labelErro, noCluster, obstacle)
 		}
-		return errInUse
+		//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
+		return errors.New("Liqo is still in use; remove what is named above first")
 	}
 	s.info(noCluster, "Pre-uninstall checks passed")
 	s.busy(noCluster, "Uninstalling Liqo")
@@ -98,15 +99,8 @@ func (c *cluster) hasLiqo(ctx context.Context) (bool, error) {
 	if err != nil || id != "" {
 		return true, err
 	}
-	helm, err := c.env.helm(c.namespace)
-	if err != nil {
-		return false, err
-	}
-	switch _, err := helm.Releases.Last(api.ReleaseName); {
-	case err == nil:
-		return true, nil
-	case !errors.Is(err, driver.ErrReleaseNotFound):
-		return false, fmt.Errorf("read the release: %w", err)
+	if _, last, err := c.lastRelease(); last != nil || err != nil {
+		return last != nil, err
 	}
 	running, err := c.all(ctx, &appsv1.DeploymentList{},
 		client.MatchingFields{"metadata.name": api.ControllerManagerName})
@@ -133,9 +127,6 @@ func (c *cluster) showPods(ctx context.Context) {
 		return false
 	}, client.InNamespace(c.namespace))
 }
-
-//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
-var errInUse = errors.New("Liqo is still in use; remove what is named above first")
 
 func (s *script) removeRelease(namespace string) error {
 	helm, err := s.env.helm(namespace)

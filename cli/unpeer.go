@@ -39,9 +39,6 @@ func (e *env) unpeerCommand() *cobra.Command {
 	return cmd
 }
 
-var errBidirectional = errors.New(
-	"cannot delete the tenant namespace when a bidirectional is enabled, please remove the --delete-namespaces flag")
-
 // unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials
 // are needed to delete the copies at the provider.
 func (e *env) unpeer(cmd *cobra.Command, p *pair, o unpeerOptions) error {
@@ -62,7 +59,8 @@ func (e *env) unpeer(cmd *cobra.Command, p *pair, o unpeerOptions) error {
 		return err
 	}
 	if bidirectional && o.deleteNamespaces {
-		return errBidirectional
+		return errors.New("cannot delete the tenant namespace when a bidirectional is enabled, " +
+			"please remove the --delete-namespaces flag")
 	}
 	return withLeftovers(s.removePeering(consumer, provider, bidirectional, o), consumer, provider)
 }
