@@ -33,9 +33,9 @@ type tenantChange struct {
 	// shortSlice describes the verb for one slice; empty if there is none.
 	shortSlice string
 	to         authv1beta1.TenantCondition
-	// from holds the states in which the verb applies, empty for all. In any other state the verb
+	// from is the only state in which the verb applies; empty means all. In any other state the verb
 	// changes nothing and prints the text of warns.
-	from  []authv1beta1.TenantCondition
+	from  authv1beta1.TenantCondition
 	warns string
 	// asks reports that the user must confirm.
 	asks bool
@@ -46,11 +46,11 @@ func (e *env) cordonCommands() []*cobra.Command {
 	turns := []tenantChange{
 		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
 			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
-			from:  []authv1beta1.TenantCondition{authv1beta1.TenantActive},
+			from:  authv1beta1.TenantActive,
 			warns: "Tenant %q is not active. Activate the tenant to cordon it."},
 		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true,
 			shortSlice: "Serve a cordoned slice again", to: authv1beta1.TenantActive,
-			from: []authv1beta1.TenantCondition{authv1beta1.TenantCordoned}, warns: "Tenant %q is not cordoned"},
+			from: authv1beta1.TenantCordoned, warns: "Tenant %q is not cordoned"},
 		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true,
 			to: authv1beta1.TenantDrained},
 		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated",
@@ -113,7 +113,7 @@ func (s *script) applyTenantChange(c *cluster, tenant *authv1beta1.Tenant, t ten
 	if err := c.read(s.ctx, tenant); err != nil {
 		return err
 	}
-	if len(t.from) > 0 && !slices.Contains(t.from, stateOfTenant(tenant)) {
+	if t.from != "" && t.from != stateOfTenant(tenant) {
 		s.warn(noCluster, t.warns, tenant.Name)
 		return nil
 	}
