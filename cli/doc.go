@@ -7,8 +7,8 @@
 // and waits until the clusters report that they are ready. It decides nothing that a controller
 // decides; all of it can be done with kubectl, and -o yaml shows how.
 //
-// Start reading at Root in root.go, then peer.go. script.go runs the steps of a verb concurrently
-// and prints their lines in order, cluster.go connects to a cluster, await.go waits for objects,
-// and explain.go returns why a wait timed out. kinds.go lists what create, generate, get and delete
-// work on; peerobjects.go reads what info peer prints.
+// Start reading at Root in root.go, then peer.go. connect.go connects to the clusters of a verb.
+// script.go runs its steps concurrently and prints their lines in order. cluster.go sends requests,
+// await.go waits for objects, and explain.go returns why a wait timed out. kinds.go lists what create,
+// generate, get and delete work on; peerobjects.go reads what info peer prints.
 package cli

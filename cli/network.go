@@ -50,10 +50,10 @@ func (e *env) networkCommand() *cobra.Command {
 	f := &networkFlags{pair: &pair{remote: addConnectionFlags(cmd.PersistentFlags(), remotePrefix)}}
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")
-	flags.StringVar(&f.pair.remoteNamespace, remotePrefix+"namespace", "",
+	flags.StringVar(&f.pair.remoteNamespace, "remote-namespace", "",
 		"Tenant namespace in the remote cluster (default: found by its labels)")
 	addLiqoFlag(flags, "liqo-namespace", "", "")
-	addLiqoFlag(flags, remotePrefix+"liqo-namespace", "", ofRemote)
+	addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
 	addTimeoutFlag(flags, 2*time.Minute)
 	flags.BoolVar(&f.options.wait, "wait", false,
 		"Wait until what the command asked for is done; connect does unless this is false")

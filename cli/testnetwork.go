@@ -97,7 +97,7 @@ func (e *env) testNetwork(cmd *cobra.Command, o *testOptions) error {
 	s, stop := e.scriptOf(cmd)
 	defer stop()
 	t := &trial{script: s, testOptions: o, nodes: map[string][]corev1.Node{}, pods: map[string]trialPods{}}
-	if err := t.connect(e, liqoFlag(cmd, "")); err != nil {
+	if err := t.connect(e, liqoFlag(cmd)); err != nil {
 		return err
 	}
 	err := t.run()
