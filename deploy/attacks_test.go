@@ -343,7 +343,7 @@ func TestAttackLargeObjects(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
 	kubelet := p.as(t, identities()[1].user, identities()[1].groups...)
-	// The chart of this test takes 62.5 KiB.
+	// The chart of this test allows 62.5 KiB.
 	fits, exceeds := strings.Repeat("x", 60<<10), strings.Repeat("x", 65<<10)
 	secret := func(name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
@@ -391,7 +391,7 @@ func TestAttackLargeObjects(t *testing.T) {
 	}
 }
 
-// entries are as many values of a size in bytes.
+// entries returns many values, each of a size in bytes.
 func entries(many, size int) map[string]string {
 	all := map[string]string{}
 	for i := range many {

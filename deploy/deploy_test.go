@@ -142,8 +142,8 @@ func TestEveryDocumentedValueIsAccepted(t *testing.T) {
 	}
 }
 
-// TestEveryDefaultActs: a key in values.yaml is read by some template; keys without meaning
-// belong to the list in NOTES.txt instead.
+// TestEveryDefaultActs: a template reads each key in values.yaml. Keys without an effect belong to the
+// list in NOTES.txt instead.
 func TestEveryDefaultActs(t *testing.T) {
 	t.Parallel()
 	c := load(t)
@@ -165,8 +165,8 @@ func TestEveryDefaultActs(t *testing.T) {
 	}
 }
 
-// mentioned tells whether a template reads the key, or a map that holds it; templates often put
-// that map in a variable first.
+// mentioned reports whether a template reads the key, or a map that holds it. Templates often assign
+// that map to a variable first.
 func mentioned(text, leaf string) bool {
 	has := func(word string) bool {
 		return regexp.MustCompile(`[.$"]` + regexp.QuoteMeta(word) + `\b`).MatchString(text)

@@ -29,8 +29,9 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// startWithFlows is a provider with the chart's flow control. Its consumer rome is admitted, also
-// under the names to which the administrator has bound the role of its control plane by hand.
+// startWithFlows starts a provider with the chart's flow control and returns the UID of its priority
+// level. The consumer rome is admitted. The administrator has also bound the role of rome's control
+// plane to names of users.
 func startWithFlows(t *testing.T, condition authv1beta1.TenantCondition) (p provider, level string) {
 	t.Helper()
 	p = provider{Server: apitest.Start(t)}
@@ -154,26 +155,27 @@ func TestTimedAttackFlood(t *testing.T) {
 			Data: map[string]string{"text": strings.Repeat("x", 1<<10)}})
 	}
 	eventually(t, func() bool { got, _ := levelOf(t, p, "any", "rome"); return got == level })
-	alone := waits(t, p)
+	alone := requestTime(t, p)
 	for name, read := range map[string]bool{"read": true, "unread": false} {
 		t.Run(name, func(t *testing.T) {
 			ended := flood(t, p, read)
 			eventually(t, func() bool { return ended.Load() > 100 })
 			before := ended.Load()
-			beside := waits(t, p)
+			beside := requestTime(t, p)
 			t.Logf("%s alone, %s beside the flood, of which %d requests ended meanwhile", alone, beside, ended.Load()-before)
-			if beside > 2*alone+floor {
+			if beside > 2*alone+tolerance {
 				t.Errorf("a request takes %s, and %s beside the flood", alone, beside)
 			}
 		})
 	}
 }
 
-// floor is what two measures may differ by on a busy machine: two time slices of Linux' scheduler.
-const floor = 20 * time.Millisecond
+// tolerance bounds the difference of two measurements on a busy machine: two time slices of Linux'
+// scheduler.
+const tolerance = 20 * time.Millisecond
 
-// waits returns the median time of an administrator's requests.
-func waits(t *testing.T, p provider) time.Duration {
+// requestTime returns the median time of an administrator's requests.
+func requestTime(t *testing.T, p provider) time.Duration {
 	t.Helper()
 	c, err := rest.HTTPClientFor(p.ConfigFor("alice", "system:authenticated"))
 	if err != nil {
@@ -198,8 +200,8 @@ func waits(t *testing.T, p provider) time.Duration {
 	return took[len(took)/2]
 }
 
-// flood sends 1,000 lists a second as a slice of rome until the test ends, while fewer than 1,000 are not
-// answered to the end, and counts those that are: all that are refused, and others if they are read.
+// flood sends 1,000 lists a second as a slice of rome until the test ends. At most 1,000 requests are
+// open at once. It counts those that have ended: all that are refused, and others if they are read.
 func flood(t *testing.T, p provider, read bool) (ended *atomic.Int64) {
 	t.Helper()
 	config := p.ConfigFor(api.ResourceSliceUserName("big", "rome"), "rome", "system:authenticated")
@@ -207,7 +209,7 @@ func flood(t *testing.T, p provider, read bool) (ended *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An answer of more than the buffer is stuck in the API server until it is read.
+	// The API server keeps an answer that is larger than this buffer until it is read.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true,
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 16 << 10},

@@ -40,31 +40,32 @@ import (
 	networkplan "github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// provider is milan with the chart's roles and policies, two consumers, rome and oslo, and what the
-// controllers bind for them.
+// provider is an API server of the provider milan. It has the chart's roles and policies, and the role
+// bindings that controllers create for two consumers, rome and oslo.
 type provider struct {
 	client.Client
 	*apitest.Server
 }
 
-// identity is somebody a provider lets in for its consumer rome.
+// identity is a user that a provider authenticates for its consumer rome.
 type identity struct {
 	name, user string
 	groups     []string
-	// like is the one it has the same rights as.
-	like string
+	// sameAs is the name of an identity with the same rights; empty if there is none.
+	sameAs string
 }
 
-// identities are all kinds of them, and our own process that faces them.
+// identities returns one identity of each kind, and that of the gateway, the process of this cluster
+// that a peer sends packets to.
 func identities() []identity {
 	return []identity{
 		{name: "control plane", user: "rome", groups: []string{"liqo.io"}},
 		{name: "slice", user: api.ResourceSliceUserName("big", "rome"), groups: []string{"rome"}},
 		{name: "peering user", user: "liqo-peer-user-rome-0123"},
 		{name: "gateway", user: "system:serviceaccount:liqo-tenant-rome:rome"},
-		{name: "second slice", user: api.ResourceSliceUserName("small", "rome"), groups: []string{"rome"}, like: "slice"},
-		{name: "control plane by hand", user: "rome-by-hand", like: "control plane"},
-		{name: "ServiceAccount by hand", user: "system:serviceaccount:liqo-tenant-rome:by-hand", like: "control plane"},
+		{name: "second slice", user: api.ResourceSliceUserName("small", "rome"), groups: []string{"rome"}, sameAs: "slice"},
+		{name: "control plane by hand", user: "rome-by-hand", sameAs: "control plane"},
+		{name: "ServiceAccount by hand", user: "system:serviceaccount:liqo-tenant-rome:by-hand", sameAs: "control plane"},
 	}
 }
 
@@ -79,7 +80,7 @@ func startProvider(t *testing.T) provider {
 	} {
 		p.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
-	// apitest is the administrator who arranges what tests need.
+	// The user apitest is the administrator who creates the objects of the tests.
 	rendered, err := render(t, strings.TrimSuffix(bases[0], "}")+", offloading: {namespaceBounds: {objectSize: 62.5Ki}, namespaceWriters: {users: [aksService, apitest]}}}")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func (p provider) create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// bind gives a role in one namespace, or everywhere.
+// bind binds a role in one namespace; in all if namespace is empty.
 func (p provider) bind(t *testing.T, namespace, kind, role, subjectKind, subject string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: role + "-" + subject}
@@ -134,7 +135,7 @@ func (p provider) bind(t *testing.T, namespace, kind, role, subjectKind, subject
 	p.create(t, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 }
 
-// as enters the provider; an empty user is its master.
+// as returns a client with the credentials of a user; an empty user is the administrator.
 func (p provider) as(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := p.Config
@@ -148,9 +149,9 @@ func (p provider) as(t *testing.T, user string, groups ...string) client.Client 
 	return c
 }
 
-// TestRightsOfPeers tries every verb on every resource in every namespace as each identity, and compares
-// what is allowed with a table that people have reviewed: each line ends with the reason. Identities of
-// a kind have the same rights, whoever made them.
+// TestRightsOfPeers asks for every verb on every resource in every namespace as each identity. It
+// compares what is allowed with a reviewed table, each line of which ends with the reason. Identities
+// of one kind have the same rights, even if a user created them.
 func TestRightsOfPeers(t *testing.T) {
 	t.Parallel()
 	const table = "testdata/rights-of-peers.txt"
@@ -168,17 +169,17 @@ func TestRightsOfPeers(t *testing.T) {
 	rights, anybody := map[string][]string{}, p.tryAll(t, identity{user: "stranger"}, []string{"", elsewhere})
 	for _, who := range identities() {
 		rights[who.name] = p.rights(t, who, anybody)
-		if who.like != "" {
-			like := strings.ReplaceAll(strings.Join(rights[who.like], "\n"), who.like+":", who.name+":")
-			if diff := cmp.Diff(like, strings.Join(rights[who.name], "\n")); diff != "" {
-				t.Errorf("the rights of a %s are not those of a %s (-want +got):\n%s", who.name, who.like, diff)
+		if who.sameAs != "" {
+			want := strings.ReplaceAll(strings.Join(rights[who.sameAs], "\n"), who.sameAs+":", who.name+":")
+			if diff := cmp.Diff(want, strings.Join(rights[who.name], "\n")); diff != "" {
+				t.Errorf("the rights of a %s are not those of a %s (-want +got):\n%s", who.name, who.sameAs, diff)
 			}
 			continue
 		}
 		for _, right := range rights[who.name] {
 			reason := why[right]
 			if reason == "" {
-				t.Errorf("nobody has said in %s why this is allowed: %s", table, right)
+				t.Errorf("%s has no reason why this is allowed: %s", table, right)
 			}
 			fmt.Fprintf(&out, "%s # %s\n", right, reason)
 		}
@@ -192,18 +193,18 @@ func TestRightsOfPeers(t *testing.T) {
 	}
 }
 
-// elsewhere has nothing bound in it: what is allowed there is allowed everywhere.
+// elsewhere is a namespace without role bindings: what is allowed there is allowed everywhere.
 const elsewhere = "elsewhere"
 
-// places are the namespaces of the world, and none, for what lies in none.
+// places lists the namespaces, and an empty one for resources without a namespace.
 var places = []string{"", elsewhere, "liqo", "liqo-tenant-oslo", "liqo-tenant-rome", "shop-oslo", "shop-rome"}
 
-// rights lists what an identity may do and Kubernetes does not allow everybody who is known: one
-// line per resource and namespace. What it may do in any namespace is told once.
+// rights lists what an identity may do beyond the rights of every authenticated user: one line per
+// resource and namespace. What it may do in all namespaces is one line.
 func (p provider) rights(t *testing.T, who identity, anybody map[attempt][]string) []string {
 	t.Helper()
 	where := places
-	if who.like != "" { // the places of its consumer suffice
+	if who.sameAs != "" { // the namespaces of its consumer suffice
 		where = []string{"", elsewhere, "liqo-tenant-rome", "shop-rome"}
 	}
 	mine := p.tryAll(t, who, where)
@@ -221,13 +222,13 @@ func (p provider) rights(t *testing.T, who identity, anybody map[attempt][]strin
 	return out
 }
 
-// attempt is on a resource in a namespace, "" for none.
+// attempt is a resource in a namespace, which is empty for resources without one.
 type attempt struct {
 	namespace string
 	resource
 }
 
-// resource is a kind as roles name it, or a part of one.
+// resource is a resource, or the subresource part, as roles name it.
 type resource struct{ group, name, part string }
 
 func (r resource) String() string {
@@ -241,8 +242,8 @@ func (r resource) String() string {
 	return text
 }
 
-// tryAll asks the API server about every verb on every resource in some places, and returns the verbs
-// that are allowed.
+// tryAll asks the API server about every verb on every resource in some namespaces, and returns the
+// allowed verbs.
 func (p provider) tryAll(t *testing.T, who identity, places []string) map[attempt][]string {
 	t.Helper()
 	out := map[attempt][]string{}
@@ -253,7 +254,7 @@ func (p provider) tryAll(t *testing.T, who identity, places []string) map[attemp
 	)
 	for r, served := range p.resources(t) {
 		for _, place := range places {
-			if (place != "") != served.Namespaced && r.name != "namespaces" { // each of which lies in itself
+			if (place != "") != served.Namespaced && r.name != "namespaces" { // a request for a namespace names itself
 				continue
 			}
 			askers.Go(func() {
@@ -272,7 +273,7 @@ func (p provider) tryAll(t *testing.T, who identity, places []string) map[attemp
 	return out
 }
 
-// try asks the API server about the verbs of one resource in one place.
+// try asks the API server which verbs on one resource in one namespace are allowed.
 func (p provider) try(t *testing.T, who identity, a attempt, verbs []string) (allowed []string) {
 	t.Helper()
 	for _, verb := range verbs {
@@ -292,8 +293,8 @@ func (p provider) try(t *testing.T, who identity, a attempt, verbs []string) (al
 	return allowed
 }
 
-// resources are those the API server has, with the verbs it serves, those by which rights are had beside
-// requests, and those that only the roles of the chart name.
+// resources returns the resources that the API server serves, with their verbs. It adds verbs that are
+// rights without being requests, such as bind, and resources that only the chart's roles name.
 func (p provider) resources(t *testing.T) map[resource]metav1.APIResource {
 	t.Helper()
 	impersonate, bind := []string{"impersonate"}, []string{"bind", "escalate"}
@@ -341,7 +342,7 @@ func (p provider) resources(t *testing.T) map[resource]metav1.APIResource {
 	return out
 }
 
-// TestPeersCannot tries what roles allow and policies must refuse.
+// TestPeersCannot: admission policies refuse requests that roles allow.
 func TestPeersCannot(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -369,9 +370,9 @@ func TestPeersCannot(t *testing.T) {
 	dialer := &netv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
 	cidrs := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", Labels: labels}}
 	p.create(t, dialer, cidrs)
-	// Rights and policies are in force a moment after they were made; until then nothing can be told, and that
-	// there is no right yet is no word of a policy. Nothing tried here may stay: the same change made once more is none,
-	// and no policy refuses it.
+	// Roles and policies are in force a moment after they were created. Until then an attempt may succeed, or be
+	// refused for want of a right. Attempts are dry runs: a change that succeeded would be none the next time, and no
+	// policy would refuse it.
 	for says, try := range map[string]func() error{
 		"only make copies": func() error {
 			return rome.Create(t.Context(), copied("early", func(l map[string]string) { delete(l, api.LabelReplicated) }), client.DryRunAll)
@@ -480,7 +481,8 @@ func TestPeersCannot(t *testing.T) {
 	if err := gateway.Status().Patch(t.Context(), connectionOf("gw-rome"), connected); err != nil {
 		t.Fatalf("a gateway cannot do its work: %v", err)
 	}
-	// Until the number is small again every other new copy is refused for it, too, and the API server tells one of two reasons.
+	// While the number is too large, it is a reason to refuse other new copies, too, and the API server names only one
+	// of two reasons.
 	copies := func(number int32, seen func(refusal string) bool) {
 		t.Helper()
 		before := tenant.DeepCopy()
@@ -577,7 +579,7 @@ func TestPeersCannot(t *testing.T) {
 			mine.Annotations = map[string]string{api.AnnotationApprovedCIDRs: "10.71.0.0/16"}
 			return peering.Create(t.Context(), mine)
 		}},
-		// Two policies refuse these; the API server tells the one it comes to first.
+		// Two policies refuse these; the API server names the first.
 		{"say which CIDRs the provider has", "a peer may only", func() error {
 			return merge(t, rome, cidrs, `{"spec": {"local": {"cidr": {"pod": ["10.10.0.0/16"]}}}}`)
 		}},
@@ -732,7 +734,7 @@ func TestAttackFinalizersInRemoteNamespace(t *testing.T) {
 			t.Errorf("a virtual kubelet cannot delete a %T: %v", object, err)
 		}
 	}
-	// A controller of the provider, which has rights of its own, sets its finalizer.
+	// A controller of the provider, with its own rights, sets its finalizer.
 	p.bind(t, meta.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "system:serviceaccount:kube-balancer:balancer")
 	balancer := p.as(t, "system:serviceaccount:kube-balancer:balancer", "system:serviceaccounts")
 	p.until(t, "a controller of the provider sets a finalizer", func() (bool, any) {
@@ -741,8 +743,9 @@ func TestAttackFinalizersInRemoteNamespace(t *testing.T) {
 	})
 }
 
-// TestTokensOfVirtualKubelets are those of pods, and of no pod of Kubernetes or Liqo, unless their namespace is
-// offloaded: a virtual kubelet that a provider has taken over does not become another process of this cluster.
+// TestTokensOfVirtualKubelets: a virtual kubelet only gets tokens of pods, and of pods of Kubernetes or
+// Liqo only if their namespace is offloaded. So a provider that has taken it over cannot act as another
+// process of this cluster.
 func TestTokensOfVirtualKubelets(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -752,7 +755,7 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	p.bind(t, "", "ClusterRole", "tokens", rbacv1.UserKind, stranger)
 	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
-	// As if each of these namespaces were offloaded, or were once.
+	// Each of these namespaces is offloaded, or was once.
 	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system", "liqo-tenant-rome"} {
 		p.bind(t, namespace, "ClusterRole", api.ClusterRoleVirtualKubeletOffloaded, rbacv1.UserKind, user)
 	}
@@ -804,16 +807,16 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	}
 }
 
-// connected is what a gateway says of its Connection.
+// connected is the patch by which a gateway reports its Connection as connected.
 var connected = client.RawPatch(types.MergePatchType, []byte(`{"status": {"value": "Connected"}}`))
 
-// serviceAt is one of a consumer, with addresses that are not its own.
+// serviceAt returns a Service of a consumer with external IPs.
 func serviceAt(addresses ...string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: "till-"},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: addresses}}
 }
 
-// secret carries a label of Liqo's in the tenant namespace of rome.
+// secret returns a Secret with a label of Liqo in the tenant namespace of rome.
 func secret(label string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", GenerateName: "peers-", Labels: map[string]string{label: api.True}},
@@ -821,7 +824,7 @@ func secret(label string, data map[string]string) *corev1.Secret {
 	}
 }
 
-// gatewayOf is one in the tenant namespace of rome.
+// gatewayOf returns a GatewayServer for a peer in the tenant namespace of rome.
 func gatewayOf(peer string) *netv1beta1.GatewayServer {
 	return &netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo-tenant-rome", Name: "of-" + peer, Labels: map[string]string{api.LabelRemoteClusterID: peer},
@@ -833,14 +836,14 @@ func merge(t *testing.T, c client.Client, object client.Object, patch string, op
 	return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), options...)
 }
 
-// active is a Tenant that is served again.
+// active returns a Tenant with the condition Active.
 func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
 	out := t.DeepCopy()
 	out.Spec.TenantCondition = authv1beta1.TenantActive
 	return out
 }
 
-// until waits for what a claim says; what was seen last explains why it did not come.
+// until waits until a claim holds. A failure prints the last value that look returned.
 func (p provider) until(t *testing.T, claim string, look func() (holds bool, seen any)) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -15,7 +15,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 )
 
-// bases are installations in which a key may act; some act only together with others.
+// bases holds the values of installations in which each key has an effect. Some keys have one only
+// together with others.
 var bases = [...]string{
 	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}, metrics: {enabled: true, prometheusOperator: {enabled: true}}, " +
 		"controllerManager: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}, virtualKubelet: {metrics: {podMonitor: {enabled: true}}}, " +
@@ -23,8 +24,8 @@ var bases = [...]string{
 	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}}",
 }
 
-// TestEveryKeyActsOrIsNamed: a changed value changes what is applied, or the notes say that its
-// key means nothing.
+// TestEveryKeyActsOrIsNamed: a changed value changes the applied objects, or the notes say that its key
+// has no effect.
 func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	t.Parallel()
 	c := load(t)
@@ -34,7 +35,7 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	}
 	var before [len(bases)]map[string]string
 	for i := range bases {
-		before[i] = changed(t, c, bases[i], nil, nil)
+		before[i] = renderWith(t, c, bases[i], nil, nil)
 	}
 	keys := 0
 	schema.walk(schema.Defs, nil, func(path []string, n *node) {
@@ -43,12 +44,12 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 			return
 		}
 		for i, base := range bases {
-			standard := at(c.Values, path)
-			if chosen := at(values(t, base), path); chosen != nil {
+			standard := valueAt(c.Values, path)
+			if chosen := valueAt(values(t, base), path); chosen != nil {
 				standard = chosen
 			}
-			after := changed(t, c, base, path, n.other(schema.Defs, standard))
-			if names(after[notes], path) || !maps.Equal(objectsOnly(before[i]), objectsOnly(after)) {
+			after := renderWith(t, c, base, path, n.otherValue(schema.Defs, standard))
+			if namesIgnored(after[notes], path) || !maps.Equal(objectsOnly(before[i]), objectsOnly(after)) {
 				return
 			}
 		}
@@ -61,8 +62,8 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 
 const notes = "liqo/templates/NOTES.txt"
 
-// names tells whether notes name a key or a map that holds it.
-func names(text string, path []string) bool {
+// namesIgnored reports whether notes name a key, or a map that holds it, as ignored.
+func namesIgnored(text string, path []string) bool {
 	for n := len(path); n > 0; n-- {
 		if strings.Contains(text, "Ignored: "+strings.Join(path[:n], ".")+" ") {
 			return true
@@ -77,8 +78,8 @@ func objectsOnly(rendered map[string]string) map[string]string {
 	return out
 }
 
-// changed renders a base with one more value.
-func changed(t *testing.T, c *chart.Chart, base string, path []string, value any) map[string]string {
+// renderWith renders the chart with the values of a base and one more.
+func renderWith(t *testing.T, c *chart.Chart, base string, path []string, value any) map[string]string {
 	t.Helper()
 	vals := values(t, base)
 	into := vals
@@ -112,8 +113,8 @@ func values(t *testing.T, text string) map[string]any {
 	return vals
 }
 
-// at is the value of a key, nil for none.
-func at(values map[string]any, path []string) any {
+// valueAt returns the value of a key; nil if there is none.
+func valueAt(values map[string]any, path []string) any {
 	var value any = values
 	for _, key := range path {
 		m, _ := value.(map[string]any)
@@ -122,7 +123,7 @@ func at(values map[string]any, path []string) any {
 	return value
 }
 
-// node is a part of the values' schema.
+// node is a part of the schema of the values.
 type node struct {
 	Ref        string           `json:"$ref"`
 	Defs       map[string]*node `json:"$defs"`
@@ -134,8 +135,8 @@ type node struct {
 	Properties map[string]*node `json:"properties"`
 }
 
-// follow is what a reference leads to, and the first of alternatives.
-func (n *node) follow(defs map[string]*node) *node {
+// resolve returns the first alternative of a node, or the definition that it refers to.
+func (n *node) resolve(defs map[string]*node) *node {
 	if len(n.AnyOf) > 0 {
 		n = n.AnyOf[0]
 	}
@@ -145,9 +146,9 @@ func (n *node) follow(defs map[string]*node) *node {
 	return n
 }
 
-// walk visits the keys that hold no others, in order.
+// walk visits the keys without keys below them, in alphabetical order.
 func (n *node) walk(defs map[string]*node, path []string, visit func(path []string, n *node)) {
-	n = n.follow(defs)
+	n = n.resolve(defs)
 	if len(n.Properties) == 0 {
 		visit(path, n)
 		return
@@ -157,9 +158,9 @@ func (n *node) walk(defs map[string]*node, path []string, visit func(path []stri
 	}
 }
 
-// other is a value that the schema allows and that differs from the default.
-func (n *node) other(defs map[string]*node, standard any) any {
-	n = n.follow(defs)
+// otherValue returns a value that the schema allows and that differs from the default.
+func (n *node) otherValue(defs map[string]*node, standard any) any {
+	n = n.resolve(defs)
 	for _, word := range n.Enum {
 		if word != standard {
 			return word
@@ -171,11 +172,11 @@ func (n *node) other(defs map[string]*node, standard any) any {
 	case "integer":
 		return 12345
 	case "array":
-		return []any{n.Items.other(defs, nil)}
+		return []any{n.Items.otherValue(defs, nil)}
 	case "object":
 		out := map[string]any{}
 		for key, property := range n.Properties {
-			out[key] = property.other(defs, nil)
+			out[key] = property.otherValue(defs, nil)
 		}
 		if len(out) == 0 {
 			out["changed"] = "changed"

@@ -29,29 +29,30 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// warnings collects what an API server warns of.
+// warnings collects the warnings of an API server.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.texts = append(w.texts, text)
 }
 
-// take gives what was said since it was last asked.
+// take returns the warnings since the last call.
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := w.said
-	w.said = nil
-	return said
+	texts := w.texts
+	w.texts = nil
+	return texts
 }
 
-// offloads is a cluster with what warns of the chart's templates of offloading, and a namespace demo.
-func offloads(t *testing.T) *apitest.Server {
+// startWithPolicies starts an API server with the admission policies of the chart's templates of
+// offloading, and a namespace demo.
+func startWithPolicies(t *testing.T) *apitest.Server {
 	t.Helper()
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
@@ -80,74 +81,74 @@ func offloads(t *testing.T) *apitest.Server {
 	return server
 }
 
-// hears enters a cluster and notes what it warns of.
-func hears(t *testing.T, config *rest.Config) (client.Client, *warnings) {
+// clientWithWarnings returns a client and the warnings that it receives.
+func clientWithWarnings(t *testing.T, config *rest.Config) (client.Client, *warnings) {
 	t.Helper()
-	heard := &warnings{}
+	warned := &warnings{}
 	config = rest.CopyConfig(config)
-	config.WarningHandler = heard
+	config.WarningHandler = warned
 	c, err := client.New(config, client.Options{Scheme: scheme.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, heard
+	return c, warned
 }
 
-// eventually waits for a policy, which is in force a moment after it was made.
-func eventually(t *testing.T, warned func() bool) {
+// eventually waits until a condition holds: a policy is in force a moment after it was created.
+func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return warned(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
-		t.Fatal("nobody was warned")
+		t.Fatal("the condition does not hold")
 	}
 }
 
-// TestStricterStrategiesWarn: whoever forbids pods where they could go before is told that those which
-// run stay, by any client; whoever allows more is not.
+// TestStricterStrategiesWarn: a change that forbids pods where they could run before is answered with
+// the warning that running pods stay. A change that allows more is not.
 func TestStricterStrategiesWarn(t *testing.T) {
 	t.Parallel()
-	c, heard := hears(t, offloads(t).Config)
+	c, warned := clientWithWarnings(t, startWithPolicies(t).Config)
 	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "demo"}}
 	if err := c.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	change := func(to offloadingv1beta1.PodOffloadingStrategy) []string {
-		heard.take()
+		warned.take()
 		o.Spec.PodOffloadingStrategy = to
 		if err := c.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		return heard.take()
+		return warned.take()
 	}
 	stays := func(text string) bool { return strings.Contains(text, "stay there until they are deleted") }
 	eventually(t, func() bool {
 		change(offloadingv1beta1.LocalAndRemoteStrategy)
 		return slices.ContainsFunc(change(offloadingv1beta1.RemoteStrategy), stays)
 	})
-	if said := change(offloadingv1beta1.LocalAndRemoteStrategy); len(said) > 0 {
-		t.Errorf("warned without need: %v", said)
+	if texts := change(offloadingv1beta1.LocalAndRemoteStrategy); len(texts) > 0 {
+		t.Errorf("warned without need: %v", texts)
 	}
 	o.Labels = map[string]string{"a": "b"}
-	if said := change(offloadingv1beta1.LocalAndRemoteStrategy); len(said) > 0 {
-		t.Errorf("warned without need: %v", said)
+	if texts := change(offloadingv1beta1.LocalAndRemoteStrategy); len(texts) > 0 {
+		t.Errorf("warned without need: %v", texts)
 	}
 }
 
-// TestDeletionsWarn: whoever deletes what extends namespaces is told that volumes go with the remote ones, and
-// which verb asks first, also when nothing is deleted yet (--dry-run=server). Processes are not, nor is who
-// deletes a consumer's copy.
+// TestDeletionsWarn: the deletion of an object that extends namespaces is answered with the warning
+// that volumes are deleted with the remote namespaces, and with the verb of liqoctl that asks first.
+// This holds for --dry-run=server, too. Processes are not warned, nor are deletions of a consumer's copy.
 func TestDeletionsWarn(t *testing.T) {
 	t.Parallel()
-	server := offloads(t)
-	c, heard := hears(t, server.Config)
+	server := startWithPolicies(t)
+	c, warned := clientWithWarnings(t, server.Config)
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "demo"} }
-	remove := func(c client.Client, heard *warnings, object client.Object) string {
+	remove := func(c client.Client, warned *warnings, object client.Object) string {
 		t.Helper()
-		heard.take()
+		warned.take()
 		if err := c.Delete(t.Context(), object, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(heard.take(), "\n")
+		return strings.Join(warned.take(), "\n")
 	}
 	verbs := map[client.Object]string{
 		&offloadingv1beta1.NamespaceOffloading{ObjectMeta: named("offloading")}: "'liqoctl unoffload namespace' names them and asks",
@@ -162,30 +163,30 @@ func TestDeletionsWarn(t *testing.T) {
 		}
 	}
 	for object, verb := range verbs {
-		eventually(t, func() bool { return strings.Contains(remove(c, heard, object), verb) })
+		eventually(t, func() bool { return strings.Contains(remove(c, warned, object), verb) })
 		for _, user := range []string{"system:serviceaccount:liqo:liqo-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector"} {
-			process, heard := hears(t, server.ConfigFor(user, "system:masters"))
-			if said := remove(process, heard, object); said != "" {
-				t.Errorf("%s is warned when it deletes a %T: %s", user, object, said)
+			process, warned := clientWithWarnings(t, server.ConfigFor(user, "system:masters"))
+			if texts := remove(process, warned, object); texts != "" {
+				t.Errorf("%s is warned when it deletes a %T: %s", user, object, texts)
 			}
 		}
-		other, heard := hears(t, server.ConfigFor("system:serviceaccount:delivery:deployer", "system:masters"))
-		if said := remove(other, heard, object); strings.Count(said, verb) != 1 || strings.Contains(said, "\n") {
-			t.Errorf("somebody else who deletes a %T hears %q", object, said)
+		other, warned := clientWithWarnings(t, server.ConfigFor("system:serviceaccount:delivery:deployer", "system:masters"))
+		if texts := remove(other, warned, object); strings.Count(texts, verb) != 1 || strings.Contains(texts, "\n") {
+			t.Errorf("another user who deletes a %T is warned %q", object, texts)
 		}
 	}
-	if said := remove(c, heard, copied); said != "" {
-		t.Errorf("who deletes a copy is warned: %s", said)
+	if texts := remove(c, warned, copied); texts != "" {
+		t.Errorf("the deletion of a copy is answered with the warning %s", texts)
 	}
 }
 
-// TestNamespaceDeletionsWarn: whoever deletes a namespace is told of each volume at a provider that
-// goes with it, and of no other, also when nothing is deleted yet (--dry-run=server). Processes are
-// not.
+// TestNamespaceDeletionsWarn: the deletion of a namespace is answered with a warning for each volume at
+// a provider that is deleted with it, and for no other. This holds for --dry-run=server, too.
+// Processes are not warned.
 func TestNamespaceDeletionsWarn(t *testing.T) {
 	t.Parallel()
-	server := offloads(t)
-	c, heard := hears(t, server.Config)
+	server := startWithPolicies(t)
+	c, warned := clientWithWarnings(t, server.Config)
 	volume := func(namespace, claim, provider string) {
 		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{GenerateName: "pvc-"}}
 		if provider != "" {
@@ -207,24 +208,24 @@ func TestNamespaceDeletionsWarn(t *testing.T) {
 	volume("demo", "", "milan")
 	volume("other", "db", "milan")
 	demo := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
-	remove := func(c client.Client, heard *warnings) []string {
+	remove := func(c client.Client, warned *warnings) []string {
 		t.Helper()
-		heard.take()
+		warned.take()
 		if err := c.Delete(t.Context(), demo, client.DryRunAll); err != nil {
 			t.Fatal(err)
 		}
-		return heard.take()
+		return warned.take()
 	}
-	told := func(said []string) bool {
-		text := strings.Join(said, "\n")
-		return len(said) == 2 && strings.Contains(text, "claim db in cluster milan goes with the namespace") &&
+	namesVolumes := func(texts []string) bool {
+		text := strings.Join(texts, "\n")
+		return len(texts) == 2 && strings.Contains(text, "claim db in cluster milan goes with the namespace") &&
 			strings.Contains(text, "claim cache in cluster turin goes with the namespace")
 	}
-	eventually(t, func() bool { return told(remove(c, heard)) })
+	eventually(t, func() bool { return namesVolumes(remove(c, warned)) })
 	const collector = "system:serviceaccount:kube-system:namespace-controller"
-	process, processHeard := hears(t, server.ConfigFor(collector, "system:masters"))
-	if said := remove(process, processHeard); len(said) > 0 {
-		t.Errorf("a process is warned: %v", said)
+	process, processWarned := clientWithWarnings(t, server.ConfigFor(collector, "system:masters"))
+	if texts := remove(process, processWarned); len(texts) > 0 {
+		t.Errorf("a process is warned: %v", texts)
 	}
 	if err := c.DeleteAllOf(t.Context(), &corev1.PersistentVolume{}); err != nil {
 		t.Fatal(err)
@@ -239,5 +240,5 @@ func TestNamespaceDeletionsWarn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() bool { return len(remove(c, heard)) == 0 })
+	eventually(t, func() bool { return len(remove(c, warned)) == 0 })
 }

@@ -34,8 +34,8 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// TestCleanup: while a namespace is offloaded nothing is touched and the reason is named; then all
-// goes, also what a finalizer nobody serves holds.
+// TestCleanup: while a namespace is offloaded, the role fails, names it and deletes nothing. Afterwards
+// it deletes everything, even an object with a finalizer that no controller removes.
 func TestCleanup(t *testing.T) {
 	c := cluster(t)
 	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: api.Namespace, Name: name} }
@@ -82,7 +82,7 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
-// request is one for a kubelet's serving certificate.
+// request returns a request for a kubelet's serving certificate.
 func request(t *testing.T, name string, labels map[string]string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -116,7 +116,7 @@ func run(t *testing.T, timeout time.Duration) (string, error) {
 	return out.String(), err
 }
 
-// cluster starts a server and points the role at it.
+// cluster starts an API server and makes it the one that the role connects to.
 func cluster(t *testing.T) client.Client {
 	t.Helper()
 	server := apitest.Start(t)
