@@ -13,11 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // cluster is one of the clusters a verb works on.
@@ -42,7 +43,7 @@ type cluster struct {
 	other   *cluster
 	gateway string
 	// ranges holds the CIDRs of this cluster; empty until read.
-	ranges ranges
+	ranges netv1beta1.ClusterCIDR
 	// flags holds the flags that select the cluster, for messages; the flag for the kubeconfig is
 	// first.
 	flags []string
@@ -93,16 +94,10 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 // manifest returns the object as it is sent and printed: with its kind and the user's labels,
 // without an empty status.
 func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
+	out := &unstructured.Unstructured{}
+	if err := e.scheme.Convert(object, out, nil); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", object, err)
 	}
-	out := &unstructured.Unstructured{Object: content}
-	gvk, err := apiutil.GVKForObject(object, e.scheme)
-	if err != nil {
-		return nil, fmt.Errorf("find the kind of %T: %w", object, err)
-	}
-	out.SetGroupVersionKind(gvk)
 	unstructured.RemoveNestedField(out.Object, "status")
 	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
 	out.SetLabels(withDefaults(out.GetLabels(), e.labels))

@@ -56,10 +56,10 @@ func (o *single) labelArgument() {
 }
 
 func createConfiguration(o *single) work {
-	var r ranges
+	var r netv1beta1.ClusterCIDR
 	o.networkObject()
-	o.Flags().Var((*cidrs)(&r.pod), "pod-cidr", "Address ranges of the peer's pods")
-	o.Flags().Var((*cidrs)(&r.external), "external-cidr", "External address range of the peer")
+	o.Flags().Var((*cidrs)(&r.Pod), "pod-cidr", "Address ranges of the peer's pods")
+	o.Flags().Var((*cidrs)(&r.External), "external-cidr", "External address range of the peer")
 	o.Flags().BoolVar(&o.wait, "wait", false, "Wait until it is in force")
 	require(o.Command, "pod-cidr", "external-cidr")
 	return func(s *script, c *cluster) error {

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -170,7 +171,7 @@ func namespaceProblem(n *corev1.Namespace) string {
 }
 
 // wantsNode reports whether a virtual node has a Node; without one it only reflects.
-func wantsNode(v *offv1beta1.VirtualNode) bool { return v.Spec.CreateNode == nil || *v.Spec.CreateNode }
+func wantsNode(v *offv1beta1.VirtualNode) bool { return ptr.Deref(v.Spec.CreateNode, true) }
 
 func podReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -245,7 +245,9 @@ func (n *network) configuration() []step {
 
 // configurationOf returns the peer's Configuration with these ranges. It keeps the name of an
 // existing one, which may have been created by hand, and the order of the same ranges.
-func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*netv1beta1.Configuration, error) {
+func (c *cluster) configurationOf(
+	ctx context.Context, peer string, r netv1beta1.ClusterCIDR,
+) (*netv1beta1.Configuration, error) {
 	list := &netv1beta1.ConfigurationList{}
 	if err := c.listOf(ctx, c.network, peer, list); err != nil {
 		return nil, err
@@ -254,25 +256,24 @@ func (c *cluster) configurationOf(ctx context.Context, peer string, r ranges) (*
 	if have == nil {
 		return configuration(c.network, peer, peer, r), nil
 	}
-	if r.equal(have.Spec.Remote) {
-		r = ranges{have.Spec.Remote.CIDR.Pod, have.Spec.Remote.CIDR.External}
+	if hasRanges(have, r) {
+		r = have.Spec.Remote.CIDR
 	}
 	return configuration(c.network, have.Name, peer, r), nil
 }
 
 // isConfigured reports whether a Configuration for these ranges is in force.
-func isConfigured(c *netv1beta1.Configuration, r ranges) bool {
+func isConfigured(c *netv1beta1.Configuration, r netv1beta1.ClusterCIDR) bool {
 	granted := meta.FindStatusCondition(c.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)
-	return r.equal(c.Spec.Remote) && granted != nil && granted.Status == metav1.ConditionTrue &&
+	return hasRanges(c, r) && granted != nil && granted.Status == metav1.ConditionTrue &&
 		(granted.ObservedGeneration == 0 || granted.ObservedGeneration == c.Generation) // 0 means unknown
 }
 
 // readRanges waits until the installation's Networks have their addresses and returns them.
-func (c *cluster) readRanges(ctx context.Context) (ranges, error) {
-	var out ranges
+func (c *cluster) readRanges(ctx context.Context) (out netv1beta1.ClusterCIDR, err error) {
 	list := &ipamv1alpha1.NetworkList{}
-	err := c.follow(ctx, list, func(have await.Objects) bool {
-		out = ranges{}
+	err = c.follow(ctx, list, func(have await.Objects) bool {
+		out = netv1beta1.ClusterCIDR{}
 		for _, item := range have {
 			n, ok := item.(*ipamv1alpha1.Network)
 			if !ok || n.Status.CIDR == "" {
@@ -280,13 +281,13 @@ func (c *cluster) readRanges(ctx context.Context) (ranges, error) {
 			}
 			switch n.Labels[api.LabelNetworkType] {
 			case api.NetworkTypePodCIDR:
-				out.pod = append(out.pod, n.Status.CIDR)
+				out.Pod = append(out.Pod, n.Status.CIDR)
 			case api.NetworkTypeExternalCIDR:
-				out.external = append(out.external, n.Status.CIDR)
+				out.External = append(out.External, n.Status.CIDR)
 			}
 		}
-		slices.Sort(out.pod)
-		return len(out.pod) > 0 && len(out.external) > 0
+		slices.Sort(out.Pod)
+		return len(out.Pod) > 0 && len(out.External) > 0
 	}, client.InNamespace(c.namespace), hasNetworkType)
 	return out, c.timedOut(err, &ipamv1alpha1.Network{ObjectMeta: metaOf(c.namespace, api.NetworkExternalCIDR)})
 }

@@ -15,7 +15,7 @@ import (
 // TestRangesInAnyOrder: a Configuration with the same ranges in another order is the wanted one. It
 // is in force when its controller reports that for the current generation.
 func TestRangesInAnyOrder(t *testing.T) {
-	r := ranges{pod: []string{"10.1.0.0/16", "10.10.0.0/16"}, external: []string{"10.70.0.0/16"}}
+	r := netv1beta1.ClusterCIDR{Pod: []string{"10.1.0.0/16", "10.10.0.0/16"}, External: []string{"10.70.0.0/16"}}
 	conf := func(external string, about int64, status metav1.ConditionStatus, pods ...string) *netv1beta1.Configuration {
 		c := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 		c.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: pods, External: []string{external}}}

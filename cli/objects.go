@@ -6,7 +6,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -61,22 +61,16 @@ func privilegedNamespace(meta metav1.ObjectMeta) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: meta}
 }
 
-// ranges holds the address ranges that a cluster announces.
-type ranges struct {
-	pod, external []string
-}
-
-// equal reports whether a Configuration has these ranges, in any order.
-func (r ranges) equal(c *netv1beta1.ClusterConfig) bool {
-	return c != nil && slices.Equal(slices.Sorted(slices.Values(r.pod)), slices.Sorted(slices.Values(c.CIDR.Pod))) &&
-		slices.Equal(slices.Sorted(slices.Values(r.external)), slices.Sorted(slices.Values(c.CIDR.External)))
+// hasRanges reports whether a Configuration has these ranges of the peer, in any order.
+func hasRanges(c *netv1beta1.Configuration, r netv1beta1.ClusterCIDR) bool {
+	return c.Spec.Remote != nil && sets.New(r.Pod...).Equal(sets.New(c.Spec.Remote.CIDR.Pod...)) &&
+		sets.New(r.External...).Equal(sets.New(c.Spec.Remote.CIDR.External...))
 }
 
 // configuration returns the Configuration that gives a cluster the ranges of its peer.
-func configuration(namespace, name, peer string, r ranges) *netv1beta1.Configuration {
-	announced := &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: r.pod, External: r.external}}
-	return &netv1beta1.Configuration{
-		ObjectMeta: metaFor(namespace, name, peer), Spec: netv1beta1.ConfigurationSpec{Remote: announced}}
+func configuration(namespace, name, peer string, r netv1beta1.ClusterCIDR) *netv1beta1.Configuration {
+	return &netv1beta1.Configuration{ObjectMeta: metaFor(namespace, name, peer),
+		Spec: netv1beta1.ConfigurationSpec{Remote: &netv1beta1.ClusterConfig{CIDR: r}}}
 }
 
 // template names a gateway template by group/version/plural, name and namespace.

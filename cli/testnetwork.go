@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -196,17 +197,10 @@ func endpointsIn(slicesOf await.Objects) []endpoint {
 	var out []endpoint
 	for _, item := range slicesOf.Sorted() {
 		for _, e := range item.(*discoveryv1.EndpointSlice).Endpoints {
-			if e.Conditions.Ready != nil && !*e.Conditions.Ready || len(e.Addresses) == 0 {
-				continue
+			if ptr.Deref(e.Conditions.Ready, true) && len(e.Addresses) > 0 {
+				out = append(out, endpoint{address: e.Addresses[0], cluster: ptr.Deref(e.Hostname, ""),
+					pod: ptr.Deref(e.TargetRef, corev1.ObjectReference{}).Name})
 			}
-			found := endpoint{address: e.Addresses[0]}
-			if e.Hostname != nil {
-				found.cluster = *e.Hostname
-			}
-			if e.TargetRef != nil {
-				found.pod = e.TargetRef.Name
-			}
-			out = append(out, found)
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -166,9 +167,7 @@ type quantities struct {
 // list parses the amounts and leaves out empty ones.
 func (q quantities) list() (corev1.ResourceList, error) {
 	wanted := map[string]string{"cpu": q.cpu, "memory": q.memory, "pods": q.pods}
-	for name, amount := range q.others {
-		wanted[name] = amount
-	}
+	maps.Copy(wanted, q.others)
 	out := corev1.ResourceList{}
 	for name, amount := range wanted {
 		if amount == "" {
