@@ -212,8 +212,8 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		word = held.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, held.FindStringSubmatch(w)[1])) })
 		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
-	said, data := printed{once: &s.once}, bytes.Buffer{}
-	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &said, ErrOut: &said}
+	output, data := printed{once: &s.once}, bytes.Buffer{}
+	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &output, ErrOut: &output}
 	if kept != "" {
 		streams.Out = &data
 	}
@@ -221,7 +221,7 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	if kept != "" {
 		s.keep(t, kept, data.Bytes())
 	}
-	text := s.hide(said.String())
+	text := s.hide(output.String())
 	if s.once.do != nil {
 		t.Fatalf("%v did not say %q:\n%s", words, s.once.text, text)
 	}

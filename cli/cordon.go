@@ -43,7 +43,7 @@ type tenantChange struct {
 
 // cordonCommands returns the verbs by which a provider limits what its consumers get.
 func (e *env) cordonCommands() []*cobra.Command {
-	turns := []tenantChange{
+	changes := []tenantChange{
 		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
 			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
 			from:  authv1beta1.TenantActive,
@@ -57,7 +57,7 @@ func (e *env) cordonCommands() []*cobra.Command {
 			to: authv1beta1.TenantActive},
 	}
 	var commands []*cobra.Command
-	for _, t := range turns {
+	for _, t := range changes {
 		cmd := group(t.verb, t.short)
 		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.changeTenant})
 		if t.shortSlice != "" {

@@ -87,13 +87,11 @@ func (s *script) confirmNodeChange(c *cluster, node *offv1beta1.VirtualNode) err
 // their providers.
 func (s *script) confirmNodes(c *cluster, verb string, change func(*placement)) error {
 	r, err := c.placement(s.ctx)
-	if apierrors.IsForbidden(err) {
-		if _, err := s.warnOfLostClaims(c, nil, err, ""); err != nil {
-			return err
-		}
+	switch {
+	case apierrors.IsForbidden(err):
+		s.warn(c.side, "Which volumes will be lost cannot be told: %v", err)
 		return s.confirm(verb)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	return s.confirmLosses(c, verb, r.losses(change))

@@ -22,8 +22,8 @@ import (
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
-// end is one end of the tunnel.
-type end struct {
+// tunnelEnd is one end of the tunnel.
+type tunnelEnd struct {
 	*cluster
 	// kind is "server" or "client".
 	kind string
@@ -66,7 +66,7 @@ func (n *network) connection() []step {
 func (n *network) isReversed() bool { return n.reversed }
 
 // pod waits for the pod of a gateway.
-func (n *network) pod(e *end) step {
+func (n *network) pod(e *tunnelEnd) step {
 	return step{name: e.kind + " pod", after: []string{e.kind}, at: &e.cluster, skip: n.isReversed,
 		doing: "Waiting for gateway pod", report: func(took string) {
 			n.info(e.side, "Gateway pod %s is ready%s", api.GatewayResourceName(e.gateway), took)
@@ -77,7 +77,7 @@ func (n *network) pod(e *end) step {
 }
 
 // keys copies the public key of a gateway to the other end as soon as it exists.
-func (n *network) keys(from, to *end) []step {
+func (n *network) keys(from, to *tunnelEnd) []step {
 	var secret string
 	return []step{
 		{name: from.kind + " keys", after: []string{from.kind}, at: &from.cluster, skip: n.isReversed,
@@ -103,7 +103,7 @@ func (n *network) keys(from, to *end) []step {
 }
 
 // awaitConnection waits for the Connection of an end.
-func awaitConnection(e *end) step {
+func awaitConnection(e *tunnelEnd) step {
 	return step{name: e.kind + " connection", after: []string{e.kind + " pod"}, at: &e.cluster,
 		doing: "Waiting for the connection", done: "Connection created successfully",
 		do: func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func awaitConnection(e *end) step {
 }
 
 // awaitEstablished waits until an end is connected.
-func awaitEstablished(e *end) step {
+func awaitEstablished(e *tunnelEnd) step {
 	return step{name: e.kind + " up", after: []string{e.kind + " connection"}, at: &e.cluster,
 		doing: "Waiting for the connection to be established", done: "Connection is established",
 		do: func(ctx context.Context) error {
@@ -175,9 +175,9 @@ func (n *network) chooseSides(
 		n.client.gateway = server.Name
 		n.server.gateway = dialer.Name
 	case locationSet && server != nil:
-		return n.deleteGateway(ctx, end{n.client.cluster, "server", server})
+		return n.deleteGateway(ctx, tunnelEnd{n.client.cluster, "server", server})
 	case locationSet:
-		return n.deleteGateway(ctx, end{n.server.cluster, "client", dialer})
+		return n.deleteGateway(ctx, tunnelEnd{n.server.cluster, "client", dialer})
 	case served && dialled:
 	case served || dialled:
 		return errors.New("both clusters have begun a tunnel, each its own way round; say which side serves with " +
@@ -193,7 +193,7 @@ func (n *network) chooseSides(
 }
 
 // deleteGateway deletes the gateway of an end and waits until it is gone.
-func (n *network) deleteGateway(ctx context.Context, e end) error {
+func (n *network) deleteGateway(ctx context.Context, e tunnelEnd) error {
 	n.deletedGateways = append(n.deletedGateways, e)
 	return e.removeAndAwait(ctx, e.object)
 }
@@ -228,7 +228,7 @@ func (n *network) setServer(ctx context.Context) error {
 	if err == nil && have.Spec.Endpoint != nil {
 		server.Spec = n.adjusted(have.Spec, server.Spec)
 		if exposedElsewhere(*have.Spec.Endpoint, *server.Spec.Endpoint) {
-			if err := n.deleteGateway(ctx, end{n.server.cluster, "server", have}); err != nil {
+			if err := n.deleteGateway(ctx, tunnelEnd{n.server.cluster, "server", have}); err != nil {
 				return err
 			}
 		}

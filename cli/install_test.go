@@ -40,8 +40,8 @@ func TestInterruptedUninstallation(t *testing.T) {
 		t.Fatal(err)
 	}
 	install := "liqoctl install --kubeconfig $DIR/rome --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/16 --api-server-url https://203.0.113.7:6443"
-	said := s.liqoctl(t, strings.Fields(install))
-	said += s.liqoctl(t, strings.Fields("liqoctl uninstall --kubeconfig $DIR/rome --skip-confirm"))
+	output := s.liqoctl(t, strings.Fields(install))
+	output += s.liqoctl(t, strings.Fields("liqoctl uninstall --kubeconfig $DIR/rome --skip-confirm"))
 	if diff := cmp.Diff(` INFO   Installer initialized
  INFO   Cluster configuration correctly retrieved
  INFO   Installation parameters correctly generated
@@ -49,7 +49,7 @@ func TestInterruptedUninstallation(t *testing.T) {
 [1]
  INFO   Pre-uninstall checks passed
  INFO   Liqo uninstalled
-`, said); diff != "" {
+`, output); diff != "" {
 		t.Errorf("the session differs (-want +got):\n%s", diff)
 	}
 	s.gone(t, "rome", []byte(manifest))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	"github.com/liqo-go/liqo/identity/plan"
 )
 
 // facts holds what the installation needs to know of the cluster.
@@ -239,12 +240,8 @@ func (c *cluster) checkAPIServer(ctx context.Context, address string, sane bool)
 	if err := c.List(ctx, nodes); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	for _, node := range nodes.Items {
-		for _, role := range []string{"control-plane", "master", "controlplane"} {
-			if _, ok := node.Labels["node-role.kubernetes.io/"+role]; ok {
-				return nil
-			}
-		}
+	if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return plan.ControlPlaneNode(&n) }) {
+		return nil
 	}
 	return fmt.Errorf("the URL of this cluster's API server is not known: the kubeconfig says %s, and no node is a "+
 		"control plane; %s", c.config.Host, remedyURL)

@@ -155,12 +155,12 @@ func renameFlags(flags *pflag.FlagSet, names map[string]string) {
 type network struct {
 	*script
 	localCluster, remoteCluster *cluster
-	server, client              end
+	server, client              tunnelEnd
 	networkOptions
 
 	// What the steps find out.
 	reversed        bool
-	deletedGateways []end
+	deletedGateways []tunnelEnd
 	// announced is the server with its endpoint.
 	announced *netv1beta1.GatewayServer
 	// disconnected reports that gateways were deleted by disconnect, as the clusters still know
@@ -181,7 +181,7 @@ func (e *env) onNetwork(cmd *cobra.Command, f *networkFlags, do func(*network) e
 // newNetwork makes the remote cluster the server, unless the options say otherwise.
 func newNetwork(s *script, localCluster, remoteCluster *cluster, o networkOptions) *network {
 	n := &network{script: s, localCluster: localCluster, remoteCluster: remoteCluster, networkOptions: o,
-		server: end{remoteCluster, "server", nil}, client: end{localCluster, "client", nil}}
+		server: tunnelEnd{remoteCluster, "server", nil}, client: tunnelEnd{localCluster, "client", nil}}
 	if o.location == "Consumer" {
 		n.server.cluster, n.client.cluster = localCluster, remoteCluster
 	}

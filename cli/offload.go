@@ -146,14 +146,14 @@ func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 			return fmt.Errorf("namespace %q cannot be offloaded: %s with --remote-namespace-name", name, refusal)
 		}
 	}
-	tells := make([]func(*script), len(names))
+	reports := make([]func(*script), len(names))
 	for i, name := range names {
-		if tells[i], err = s.confirmChange(c, offloading(name, o.spec)); err != nil {
+		if reports[i], err = s.confirmChange(c, offloading(name, o.spec)); err != nil {
 			return err
 		}
 	}
 	for i, name := range names {
-		if err := s.offloadNamespace(c, offloading(name, o.spec), tells[i]); err != nil {
+		if err := s.offloadNamespace(c, offloading(name, o.spec), reports[i]); err != nil {
 			return err
 		}
 	}
@@ -168,9 +168,9 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	return e.print(o.output, objects...)
 }
 
-// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. tell prints what
+// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. report prints what
 // happens to the pods of the namespace.
-func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloading, tell func(*script)) error {
+func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloading, report func(*script)) error {
 	name := wanted.Namespace
 	before := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(name, wanted.Name)}
 	err := c.read(s.ctx, before)
@@ -187,7 +187,7 @@ func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloa
 		s.warn(noCluster, "The PodOffloadingStrategy was mutated to a more restrictive setting")
 		s.warn(noCluster, "Existing pods violating this policy might still be running")
 	}
-	tell(s)
+	report(s)
 	s.info(noCluster, "Offloading of namespace %q correctly enabled", name)
 	s.busy(noCluster, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
@@ -214,7 +214,7 @@ func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloa
 
 // confirmChange asks before volumes are lost at providers that the namespace will no longer be
 // extended to. It returns a function that prints what happens to its pods.
-func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (tell func(*script), err error) {
+func (s *script) confirmChange(c *cluster, wanted *offv1beta1.NamespaceOffloading) (report func(*script), err error) {
 	nothing, before := func(*script) {}, &offv1beta1.NamespaceOffloading{}
 	if err := c.Get(s.ctx, client.ObjectKeyFromObject(wanted), before); err != nil {
 		return nothing, client.IgnoreNotFound(err)

@@ -108,11 +108,11 @@ func (c *cluster) ensureTenant(ctx context.Context, peer string) (err error) {
 		return err
 	}
 	if c.tenant != "" {
-		home := tenantNamespace(c.tenant, peer)
-		if c.Get(ctx, client.ObjectKeyFromObject(home), home) != nil || home.DeletionTimestamp == nil {
+		existing := tenantNamespace(c.tenant, peer)
+		if c.Get(ctx, client.ObjectKeyFromObject(existing), existing) != nil || existing.DeletionTimestamp == nil {
 			return nil // the requests that need it report what is wrong with it
 		}
-		if err := c.awaitGone(ctx, home); err != nil {
+		if err := c.awaitGone(ctx, existing); err != nil {
 			return err
 		}
 	}

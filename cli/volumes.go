@@ -21,18 +21,18 @@ import (
 	storage "github.com/liqo-go/liqo/storage/plan"
 )
 
-// claimChoice selects claims by their provider.
-type claimChoice func(claim *corev1.ObjectReference, provider string) bool
+// claimFilter selects claims by their provider.
+type claimFilter func(claim *corev1.ObjectReference, provider string) bool
 
 // warnOfLoss names the chosen claims with volumes at providers. If the user may not list them, it
 // warns that there may be some, and returns true.
-func (s *script) warnOfLoss(c *cluster, chosen claimChoice) (lost bool, err error) {
+func (s *script) warnOfLoss(c *cluster, chosen claimFilter) (lost bool, err error) {
 	claims, err := c.claimsAtProviders(s.ctx, chosen)
 	return s.warnOfLostClaims(c, claims, err, fmt.Sprintf("; '%s move volume' keeps what you need", c.env.name))
 }
 
 // claimsAtProviders returns the chosen claims with volumes at providers.
-func (c *cluster) claimsAtProviders(ctx context.Context, chosen claimChoice) ([]string, error) {
+func (c *cluster) claimsAtProviders(ctx context.Context, chosen claimFilter) ([]string, error) {
 	offloadings, err := c.all(ctx, &offv1beta1.NamespaceOffloadingList{})
 	if err != nil {
 		return nil, err
