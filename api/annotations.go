@@ -27,14 +27,14 @@ const (
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
 	// AnnotationOriginalName on a remote Namespace is its name at the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
-	// AnnotationPermanentlyUnreachable ("true") on a ForeignCluster declares the peer dead.
+	// AnnotationPermanentlyUnreachable ("true") on a ForeignCluster declares that the peer never answers again.
 	AnnotationPermanentlyUnreachable = "liqo.io/foreign-cluster-permanently-unreachable"
 	// AnnotationUninstalling ("true") on the controller's Deployment stops recreation.
 	AnnotationUninstalling = "liqo.io/uninstalling"
 	// AnnotationPeers on an IP lists the IDs of the only clusters that may reach it, separated by commas;
 	// empty means none. An IP without it is there for every peer.
 	AnnotationPeers = "ipam.liqo.io/peers"
-	// AnnotationPort on the IP of an endpoint of the API server is the port at which that answers.
+	// AnnotationPort on the IP of an endpoint of the API server is the port of the endpoint.
 	AnnotationPort = "ipam.liqo.io/port"
 	// AnnotationPreinstalled ("true") marks Networks and IPs made at install.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
@@ -57,8 +57,8 @@ const (
 	AnnotationServiceAccountForPodUID = "offloading.liqo.io/service-account-for-pod-uid"
 	// AnnotationServiceAccountExpiration is when the token ends.
 	AnnotationServiceAccountExpiration = "offloading.liqo.io/service-account-expiration"
-	// AnnotationAdmitted on a pod tells what admission required of its node, so that a pod is known
-	// for which that has changed.
+	// AnnotationAdmitted on a pod records what admission required of its node. It shows for which pods
+	// the requirements have changed since.
 	AnnotationAdmitted = "offloading.liqo.io/admitted"
 	// AnnotationFeatures announces optional additions to the contract between clusters, joined by commas.
 	AnnotationFeatures = "liqo.io/features"
@@ -68,11 +68,11 @@ const (
 // consumer's schema knows Ready, Reconciling and Stalled among the provider's answers.
 const FeatureStandardConditions = "standard-conditions"
 
-// Annotations users write on what is reflected.
+// Annotations that users set on reflected objects.
 const (
 	// AnnotationSkipReflection keeps an object from being reflected (DenyList).
 	AnnotationSkipReflection = "liqo.io/skip-reflection"
-	// AnnotationAllowReflection has an object reflected (AllowList).
+	// AnnotationAllowReflection lets an object be reflected (AllowList).
 	AnnotationAllowReflection = "liqo.io/allow-reflection"
 	// AnnotationForceRemoteNodePort ("true") keeps the node ports of a Service.
 	AnnotationForceRemoteNodePort = "liqo.io/force-remote-node-port"

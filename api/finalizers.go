@@ -17,7 +17,7 @@ const (
 	FinalizerVirtualNode         = "virtualnode-controller.liqo.io/finalizer"
 )
 
-// FieldManagerReflection is a field manager that other clusters see, too. The controllers of this cluster use
+// FieldManagerReflection is the field manager of reflected objects in other clusters. Controllers use
 // "liqo/<name>".
 const FieldManagerReflection = "reflection.liqo.io"
 
@@ -32,15 +32,15 @@ func VirtualNodeTaint() corev1.Taint {
 	return corev1.Taint{Key: VirtualNodeTaintKey, Value: VirtualNodeTaintValue, Effect: corev1.TaintEffectNoExecute}
 }
 
-// ReasonBackOff is that of a pod on a virtual node whose namespace is not offloaded there; offload the
-// namespace or keep the pod off virtual nodes.
+// ReasonBackOff is the reason of a pod on a virtual node to which its namespace is not offloaded. Offload
+// the namespace, or keep the pod off virtual nodes.
 const ReasonBackOff = "OffloadingBackOff"
 
-// NoRoomTaintKey is that of the taint of a virtual node whose provider cannot place pods: what can run
-// elsewhere does.
+// NoRoomTaintKey is the key of the taint of a virtual node whose provider cannot schedule pods. Pods that
+// can run elsewhere are scheduled there.
 const NoRoomTaintKey = "virtual-node.liqo.io/no-room"
 
-// VirtualNodeToleration returns what offloaded pods carry to get past VirtualNodeTaint.
+// VirtualNodeToleration returns the toleration of VirtualNodeTaint that offloaded pods have.
 func VirtualNodeToleration() corev1.Toleration {
 	return corev1.Toleration{
 		Key:      VirtualNodeTaintKey,

@@ -3,7 +3,7 @@
 
 package api
 
-// True is the value of labels and annotations that are switches.
+// True is the value of labels and annotations that switch something on.
 const True = "true"
 
 // Labels of peerings, replication and credentials.
@@ -13,7 +13,7 @@ const (
 	LabelRemoteClusterID = "liqo.io/remote-cluster-id"
 	// LabelTenantNamespace ("true") marks the namespace of one peering.
 	LabelTenantNamespace = "liqo.io/tenant-namespace"
-	// LabelTooManySecrets ("true") marks a namespace made for a consumer that has as many Secrets as it may have.
+	// LabelTooManySecrets ("true") marks a consumer's namespace that has as many Secrets as it may have.
 	LabelTooManySecrets = "liqo.io/too-many-secrets"
 	// LabelReplication is "true" on an object to copy to the peer, "false" on a copy.
 	LabelReplication = "liqo.io/replication"
@@ -58,7 +58,8 @@ const (
 	ManagedByShadowPod = "shadowpod"
 	// ManagedByShadowEndpointSlice is the value of LabelManagedBy on EndpointSlices.
 	ManagedByShadowEndpointSlice = "shadowendpointslice"
-	// GateNoted keeps a pod of a ShadowPod from being scheduled until its ShadowPod says that it is there.
+	// GateNoted is the scheduling gate of a ShadowPod's pod. It is removed when the status of the
+	// ShadowPod records the pod.
 	GateNoted = "offloading.liqo.io/noted"
 	// LabelVirtualNode names the virtual node a virtual kubelet serves.
 	LabelVirtualNode = "liqo.io/virtual-node"
@@ -137,9 +138,9 @@ const (
 	CIDRTypeExternal = "external"
 	// LabelNetworkType is the class of a Network, one of the NetworkType values.
 	LabelNetworkType = "ipam.liqo.io/network-type"
-	// LabelNetworkNotRemapped ("true") asks for exactly the wished CIDR.
+	// LabelNetworkNotRemapped ("true") asks for exactly the requested CIDR.
 	LabelNetworkNotRemapped = "ipam.liqo.io/network-not-remapped"
-	// LabelNetworkRemapped ("true") asks for any CIDR but the wished one.
+	// LabelNetworkRemapped ("true") asks for any CIDR but the requested one.
 	LabelNetworkRemapped = "ipam.liqo.io/network-remapped"
 	// LabelNetworkShared ("true") allows overlaps with other shared Networks.
 	LabelNetworkShared = "ipam.liqo.io/network-shared"

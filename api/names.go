@@ -37,7 +37,7 @@ const (
 	// storage.
 	LabelStorageAvailable = "storage.liqo.io/available"
 	// LabelVirtualPVCNamespace and LabelVirtualPVCName, on a claim in StorageNamespace, name the
-	// claim it backs; what is too long for a label is left out.
+	// claim it backs. A name that is too long for a label is left out.
 	LabelVirtualPVCNamespace = "storage.liqo.io/virtual-pvc-namespace"
 	LabelVirtualPVCName      = "storage.liqo.io/virtual-pvc-name"
 	// RuntimeClassName sends a pod to virtual nodes.
@@ -89,7 +89,7 @@ const ClusterIDPattern = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 
 var clusterID = regexp.MustCompile(ClusterIDPattern)
 
-// ValidateClusterID says what is wrong with a cluster ID, nil if nothing.
+// ValidateClusterID returns what is wrong with a cluster ID; nil if it is valid.
 func ValidateClusterID(id string) error {
 	if !clusterID.MatchString(id) {
 		return fmt.Errorf("cluster ID %q: use lower-case letters, digits and '-', starting and ending with a letter "+
@@ -119,7 +119,7 @@ func ManagedByNamespaceMap(tenantNamespace, namespaceMap string) string {
 // ClaimFinalizerPrefix begins the finalizers of claims whose volumes are at providers.
 const ClaimFinalizerPrefix = "storage.liqo.io/"
 
-// ClaimFinalizer holds a claim until its volume at a provider is given back.
+// ClaimFinalizer returns the finalizer of a claim whose volume at a provider must be released first.
 func ClaimFinalizer(provider string) string { return ClaimFinalizerPrefix + provider }
 
 // GatewayResourceName names Deployment, key Secret and Connection of a gateway.
@@ -179,7 +179,8 @@ func derived(name string, longest int, digits string) string {
 	return strings.TrimRight(name[:min(len(name), longest-len(digits)-1)], "-_.") + "-" + digits
 }
 
-// Digits tell names apart that were cut or replaced: 40 bits of the SHA-256, in hexadecimal digits.
+// Digits returns 40 bits of the SHA-256 of a name, in hexadecimal digits. They make names unique that
+// were shortened or had characters replaced.
 func Digits(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:5])
@@ -191,5 +192,5 @@ func RootCAConfigMapName(consumerClusterID string) string {
 	return "kube-root-ca.crt." + consumerClusterID[:min(5, len(consumerClusterID))]
 }
 
-// UnknownSourceIPName names the IP that stands for sources without an address of their own.
+// UnknownSourceIPName names the IP whose address replaces sources that have no address of their own.
 func UnknownSourceIPName(configuration string) string { return configuration + "-unknown-source" }

@@ -25,7 +25,7 @@ const (
 	TunnelServerAddress = "169.254.18.1"
 	// TunnelClientAddress is the client's address in the first tunnel; each further tunnel adds 4.
 	TunnelClientAddress = "169.254.18.2"
-	// TunnelPrefixLength of both.
+	// TunnelPrefixLength is the prefix length of both addresses.
 	TunnelPrefixLength = 30
 	// GatewayKeysDir is where a gateway finds its keys.
 	GatewayKeysDir = "/etc/wireguard/keys"
@@ -37,13 +37,13 @@ const (
 	InternalCIDR = "10.80.0.0/16"
 )
 
-// InterfacePrefix starts every device Liqo makes: users exclude them in their CNI by it.
+// InterfacePrefix begins the names of all network devices of Liqo. Users exclude them in their CNI by it.
 const InterfacePrefix = "liqo"
 
 // OverlayInterface is the device between nodes and gateways.
 const OverlayInterface = "liqo.ovl"
 
-// Pools are the default ranges remapped CIDRs are taken from.
+// Pools returns the default ranges from which remapped CIDRs are allocated.
 func Pools() []string { return []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"} }
 
 // TunnelInterface names the device of the n-th tunnel, from 0: liqo-tunnel, liqo-tunnel1, …

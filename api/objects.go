@@ -20,7 +20,8 @@ func Older(a, b metav1.Object) bool {
 	) < 0
 }
 
-// Oldest returns the object that counts where one peer has several of a kind; nil if the list is empty.
+// Oldest returns the oldest object of a list, which is used where one peer has several of a kind. It returns nil if
+// the list is empty.
 func Oldest[T any, P interface {
 	*T
 	metav1.Object
@@ -39,7 +40,7 @@ func Finished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// NodeReady reports whether a Node says that it is ready.
+// NodeReady reports whether the condition Ready of a Node is true.
 func NodeReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -171,7 +171,7 @@ func createResourceSlice(o *single) work {
 	o.labelArgument()
 	var q quantities
 	var noNode bool
-	var wanted slice
+	var wanted sliceOptions
 	o.needPeer("Cluster ID of the provider")
 	o.outputFlag("", usageOutput)
 	addQuantityFlags(o.Flags(), &q, quantities{})
@@ -187,14 +187,14 @@ func createResourceSlice(o *single) work {
 		if o.output != "" {
 			return o.print(resourceSlice(c.tenant, o.peer, wanted))
 		}
-		w := &sliceRequest{script: s, consumer: c, provider: o.peer, slice: wanted}
+		w := &sliceRequest{script: s, consumer: c, provider: o.peer, sliceOptions: wanted}
 		return s.run(w.steps()...)
 	}
 }
 
 func createVirtualNode(o *single) work {
 	o.labelArgument()
-	var v virtual
+	var v virtualNodeOptions
 	var q quantities
 	var sliceName, options string
 	o.needPeer("Cluster ID of the provider")
@@ -230,7 +230,7 @@ func createVirtualNode(o *single) work {
 	}
 }
 
-func (v *virtual) addFlags(flags *pflag.FlagSet) {
+func (v *virtualNodeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&v.secret, "kubeconfig-secret-name", "", "Secret with the kubeconfig for the provider")
 	flags.BoolVar(&v.createNode, "create-node", true, "Make a Node; false: only reflect")
 	flags.BoolVar(&v.skipNetworkCheck, "disable-network-check", false, "Be ready without a network")
@@ -244,7 +244,7 @@ func (v *virtual) addFlags(flags *pflag.FlagSet) {
 }
 
 // useSlice gives a virtual node the resources and credentials that a slice was granted.
-func (c *cluster) useSlice(ctx context.Context, sliceName string, v *virtual) error {
+func (c *cluster) useSlice(ctx context.Context, sliceName string, v *virtualNodeOptions) error {
 	from := &authv1beta1.ResourceSlice{ObjectMeta: metaOf(c.tenant, sliceName)}
 	if err := c.read(ctx, from); err != nil {
 		return err

@@ -225,8 +225,8 @@ func identity(namespace, provider, remote string, params *authv1beta1.AuthParams
 	}
 }
 
-// slice describes a ResourceSlice.
-type slice struct {
+// sliceOptions describes a ResourceSlice.
+type sliceOptions struct {
 	name, class string
 	resources   corev1.ResourceList
 	virtualNode bool
@@ -235,7 +235,7 @@ type slice struct {
 	keepsClass, keepsNode bool
 }
 
-func resourceSlice(namespace, provider string, s slice) *authv1beta1.ResourceSlice {
+func resourceSlice(namespace, provider string, s sliceOptions) *authv1beta1.ResourceSlice {
 	out := &authv1beta1.ResourceSlice{
 		ObjectMeta: metaFor(namespace, s.name, provider, api.LabelReplication),
 		Spec:       authv1beta1.ResourceSliceSpec{Class: s.class, ProviderClusterID: provider, Resources: s.resources},
@@ -248,8 +248,8 @@ func resourceSlice(namespace, provider string, s slice) *authv1beta1.ResourceSli
 	return out
 }
 
-// virtual describes a VirtualNode.
-type virtual struct {
+// virtualNodeOptions describes a VirtualNode.
+type virtualNodeOptions struct {
 	name, secret                 string
 	createNode, skipNetworkCheck bool
 	resources                    corev1.ResourceList
@@ -260,7 +260,7 @@ type virtual struct {
 	optionsNamespace, options string
 }
 
-func virtualNode(namespace, provider string, v virtual) *offv1beta1.VirtualNode {
+func virtualNode(namespace, provider string, v virtualNodeOptions) *offv1beta1.VirtualNode {
 	out := &offv1beta1.VirtualNode{
 		ObjectMeta: metaFor(namespace, v.name, provider),
 		Spec: offv1beta1.VirtualNodeSpec{

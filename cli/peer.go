@@ -81,7 +81,7 @@ func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
 	s.start("network", network...)
 	s.start("authentication", a.steps()...)
 	if o.createSlice {
-		w := &sliceRequest{script: s, consumer: consumer, provider: provider.id, slice: slice{
+		w := &sliceRequest{script: s, consumer: consumer, provider: provider.id, sliceOptions: sliceOptions{
 			name: provider.id, class: o.class, resources: o.wantedResources, virtualNode: o.createNode,
 			keepsClass: !o.auth.isSet("resource-slice-class"), keepsNode: !o.auth.isSet("create-virtual-node"),
 		}}
@@ -134,7 +134,7 @@ type sliceRequest struct {
 	*script
 	consumer *cluster
 	provider string
-	slice
+	sliceOptions
 
 	object  *authv1beta1.ResourceSlice
 	refused bool
@@ -165,7 +165,7 @@ func (w *sliceRequest) steps() []step {
 
 // request applies the slice.
 func (w *sliceRequest) request(ctx context.Context) error {
-	w.object = resourceSlice(w.consumer.tenant, w.provider, w.slice)
+	w.object = resourceSlice(w.consumer.tenant, w.provider, w.sliceOptions)
 	if err := w.keepUnnamed(ctx); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy holds what an installation applies: the Helm chart and the definitions of the
-// kinds. It only hands the files out; package cli applies them.
+// Package deploy embeds the files of an installation: the Helm chart and the
+// CustomResourceDefinitions. It only returns them; package cli applies them.
 package deploy
 
 import (
@@ -35,7 +35,7 @@ func ChartFiles() (map[string][]byte, error) {
 	return out, nil
 }
 
-// CRDs returns the definitions of the kinds, ordered by name.
+// CRDs returns the CustomResourceDefinitions, ordered by name.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	names, err := fs.Glob(files, "crds/*.yaml")
 	if err != nil {
