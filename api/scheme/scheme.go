@@ -6,6 +6,8 @@
 package scheme
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -28,12 +30,6 @@ func New() *runtime.Scheme {
 
 // AddToScheme registers the five Liqo groups.
 func AddToScheme(s *runtime.Scheme) error {
-	groups := runtime.NewSchemeBuilder(
-		corev1beta1.AddToScheme,
-		netv1beta1.AddToScheme,
-		authv1beta1.AddToScheme,
-		offv1beta1.AddToScheme,
-		ipamv1alpha1.AddToScheme,
-	)
-	return groups.AddToScheme(s)
+	return errors.Join(corev1beta1.AddToScheme(s), netv1beta1.AddToScheme(s), authv1beta1.AddToScheme(s),
+		offv1beta1.AddToScheme(s), ipamv1alpha1.AddToScheme(s))
 }

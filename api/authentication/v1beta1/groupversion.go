@@ -21,12 +21,8 @@ import (
 // GroupVersion is the group and version of every kind of this package.
 var GroupVersion = schema.GroupVersion{Group: "authentication.liqo.io", Version: "v1beta1"}
 
-var (
-	// SchemeBuilder collects the kinds of this package.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-	// AddToScheme registers the kinds of this package.
-	AddToScheme = SchemeBuilder.AddToScheme
-)
+// AddToScheme registers the kinds of this package.
+var AddToScheme = addKnownTypes
 
 func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,

@@ -136,10 +136,5 @@ func ParseHosts(addresses ...string) Ranges {
 
 // Contains reports whether an address lies in one of the ranges.
 func (r Ranges) Contains(a netip.Addr) bool {
-	for i := range r {
-		if r[i].Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(p netip.Prefix) bool { return p.Contains(a) })
 }
