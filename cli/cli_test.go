@@ -185,8 +185,8 @@ func (s *session) hide(text string) string {
 // times matches the durations that -v prints.
 var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)
 
-// held matches the content of a file in a command.
-var held = regexp.MustCompile(`\$\((\w+)\)`)
+// fileContent matches the content of a file in a command.
+var fileContent = regexp.MustCompile(`\$\((\w+)\)`)
 
 // random matches the end of a peering user's name, or a nonce.
 var random = regexp.MustCompile(`\b[0-9a-f]{32}\b|[0-9A-Za-z+/]{86}==`)
@@ -209,7 +209,7 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		words = words[:len(words)-2]
 	}
 	for i, word := range words {
-		word = held.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, held.FindStringSubmatch(w)[1])) })
+		word = fileContent.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, fileContent.FindStringSubmatch(w)[1])) })
 		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
 	output, data := printed{once: &s.once}, bytes.Buffer{}

@@ -231,11 +231,11 @@ func TestDocsCommands(t *testing.T) {
 		for _, args := range callsOf("liqoctl", b.text) {
 			root := cli.Root("liqoctl", genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
 			var reached *cobra.Command
-			disarm(root, &reached)
+			recordCalls(root, &reached)
 			root.SetArgs(args)
 			if err := root.Execute(); err != nil {
 				t.Errorf("%s: liqoctl %s: %v", b, strings.Join(args, " "), err)
-			} else if reached == nil || reached.HasSubCommands() && !acts(reached) {
+			} else if reached == nil || reached.HasSubCommands() && !hasOwnAction(reached) {
 				t.Errorf("%s: liqoctl %s: only shows help", b, strings.Join(args, " "))
 			}
 			tried++
@@ -246,19 +246,19 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// disarm makes commands parse their arguments and then only report that they were called.
-func disarm(cmd *cobra.Command, reached **cobra.Command) {
+// recordCalls makes commands parse their arguments and then only report that they were called.
+func recordCalls(cmd *cobra.Command, reached **cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		*reached = cmd
 		return nil
 	}
 	for _, sub := range cmd.Commands() {
-		disarm(sub, reached)
+		recordCalls(sub, reached)
 	}
 }
 
-// acts reports whether a command with subcommands does something itself.
-func acts(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
+// hasOwnAction reports whether a command with subcommands does something itself.
+func hasOwnAction(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin holds the kinds of Kubernetes that the documents mention.
 var builtin = strings.Fields("csr endpointslices events namespace node nodes pods pv secret service")
@@ -309,7 +309,7 @@ func TestDocsManifests(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(text), &content); err != nil {
 				t.Errorf("%s: %v", b, err)
 			} else if content["apiVersion"] == nil {
-				for _, key := range strangers(content, values, "") {
+				for _, key := range unknownKeys(content, values, "") {
 					t.Errorf("%s: the chart has no value %s", b, key)
 				}
 			} else if _, _, err := decoder.Decode([]byte(text), nil, nil); err != nil {
@@ -374,11 +374,11 @@ func TestDocsValues(t *testing.T) {
 	check := func(at, key string) {
 		t.Helper()
 		nested := map[string]any{}
-		if err := yaml.Unmarshal([]byte(nest(key)), &nested); err != nil {
+		if err := yaml.Unmarshal([]byte(nestedYAML(key)), &nested); err != nil {
 			t.Fatal(err)
 		}
-		for _, stranger := range strangers(nested, values, "") {
-			t.Errorf("%s: the chart has no value %s", at, stranger)
+		for _, key := range unknownKeys(nested, values, "") {
+			t.Errorf("%s: the chart has no value %s", at, key)
 		}
 	}
 	for _, b := range shells(t) {
@@ -411,8 +411,8 @@ func TestDocsValues(t *testing.T) {
 	}
 }
 
-// nest writes a.b.c as nested YAML with an empty value.
-func nest(key string) string {
+// nestedYAML writes a.b.c as nested YAML with an empty value.
+func nestedYAML(key string) string {
 	out := ""
 	for i, part := range strings.Split(key, ".") {
 		out += strings.Repeat(" ", i) + part + ":\n"
@@ -433,8 +433,8 @@ func chartValues(t *testing.T) map[string]any {
 	return values
 }
 
-// strangers returns the keys that known does not have. Below an empty map every key is allowed.
-func strangers(given, known map[string]any, path string) []string {
+// unknownKeys returns the keys that known does not have. Below an empty map every key is allowed.
+func unknownKeys(given, known map[string]any, path string) []string {
 	var out []string
 	for key, value := range given {
 		have, ok := known[key]
@@ -444,7 +444,7 @@ func strangers(given, known map[string]any, path string) []string {
 		}
 		inner, isMap := value.(map[string]any)
 		if have, wasMap := have.(map[string]any); isMap && wasMap {
-			out = append(out, strangers(inner, have, path+key+".")...)
+			out = append(out, unknownKeys(inner, have, path+key+".")...)
 		}
 	}
 	return out

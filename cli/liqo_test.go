@@ -75,7 +75,7 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 	}
 	rome, milan, asRome := typed("rome", ""), typed("milan", ""), typed("milan", "rome")
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: name}}
-	soon(t, name+" is filled in", func(ctx context.Context) (bool, error) {
+	waitUntil(t, name+" is filled in", func(ctx context.Context) (bool, error) {
 		err := rome.Get(ctx, client.ObjectKeyFromObject(slice), slice)
 		return len(slice.Spec.CSR) > 0, err
 	})
@@ -84,7 +84,7 @@ func (s *session) carry(t *testing.T, name, wanted string) string {
 	if err := asRome.Create(t.Context(), copied); err != nil && !apierrors.IsAlreadyExists(err) {
 		return " " + err.Error() + "\n"
 	}
-	soon(t, name+" is "+wanted, func(ctx context.Context) (bool, error) {
+	waitUntil(t, name+" is "+wanted, func(ctx context.Context) (bool, error) {
 		err := milan.Get(ctx, client.ObjectKeyFromObject(copied), copied)
 		resources, ready := answer(copied, authv1beta1.ResourceSliceResources), answer(copied, "Ready")
 		signed := answer(copied, authv1beta1.ResourceSliceAuthentication).Status == authv1beta1.ResourceSliceAccepted
@@ -115,8 +115,8 @@ func answer(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSlice
 	return authv1beta1.ResourceSliceCondition{}
 }
 
-// soon waits until ok holds.
-func soon(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
+// waitUntil waits until the claim holds.
+func waitUntil(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, holds); err != nil {
 		t.Fatalf("%s: %v", claim, err)

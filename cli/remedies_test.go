@@ -23,10 +23,10 @@ var needed = map[string]string{
 }
 
 var (
-	// liqoless matches the commands that do not need Liqo in the cluster.
-	liqoless  = regexp.MustCompile(`^liqoctl (install|uninstall|force)\b`)
-	quoted    = regexp.MustCompile(`'[^']*'`)
-	flagNamed = regexp.MustCompile(`--([a-z-]+)`)
+	// withoutLiqo matches the commands that do not need Liqo in the cluster.
+	withoutLiqo = regexp.MustCompile(`^liqoctl (install|uninstall|force)\b`)
+	quoted      = regexp.MustCompile(`'[^']*'`)
+	flagNamed   = regexp.MustCompile(`--([a-z-]+)`)
 )
 
 // TestRemedies: if Liqo is not in the expected namespace, or a cluster cannot be reached, the error
@@ -53,7 +53,7 @@ func TestRemedies(t *testing.T) {
 			{"silent", "rome", "cannot reach"}, {"rome", "silent", "cannot reach"},
 			{"missing", "rome", "cannot use the kubeconfig"}, {"rome", "missing", "cannot use the kubeconfig"},
 		} {
-			if c.local == "rome" && remote == "" || c.local == "milan" && liqoless.MatchString(cmd.CommandPath()) {
+			if c.local == "rome" && remote == "" || c.local == "milan" && withoutLiqo.MatchString(cmd.CommandPath()) {
 				continue
 			}
 			args := append(call(cmd), "--kubeconfig", "$DIR/"+c.local)
@@ -84,7 +84,7 @@ func TestRemedies(t *testing.T) {
 // leaves returns the commands below cmd that do something themselves.
 func leaves(cmd *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
-	if !cmd.HasSubCommands() || acts(cmd) {
+	if !cmd.HasSubCommands() || hasOwnAction(cmd) {
 		out = append(out, cmd)
 	}
 	for _, sub := range cmd.Commands() {

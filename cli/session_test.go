@@ -97,7 +97,7 @@ func (s *session) hang(t *testing.T, name string) {
 func (s *session) proxy(t *testing.T, cluster, wanted string) {
 	t.Helper()
 	secret := &corev1.Secret{}
-	soon(t, "the proxy is "+wanted, func(ctx context.Context) (bool, error) {
+	waitUntil(t, "the proxy is "+wanted, func(ctx context.Context) (bool, error) {
 		name := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "kubeconfig-controlplane-milan"}
 		if err := s.client(t, cluster).Get(ctx, name, secret); err != nil {
 			return false, err
@@ -203,7 +203,7 @@ func raw(t *testing.T, content map[string]any) []byte {
 func (s *session) ready(t *testing.T, cluster string, manifests []byte) {
 	t.Helper()
 	for _, object := range decode(t, manifests) {
-		soon(t, object.GetName()+" is Ready", func(ctx context.Context) (bool, error) {
+		waitUntil(t, object.GetName()+" is Ready", func(ctx context.Context) (bool, error) {
 			err := s.client(t, cluster).Get(ctx, client.ObjectKeyFromObject(object), object)
 			conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 			return slices.ContainsFunc(conditions, func(c any) bool {
@@ -218,7 +218,7 @@ func (s *session) ready(t *testing.T, cluster string, manifests []byte) {
 func (s *session) served(t *testing.T, cluster, resource string) {
 	t.Helper()
 	at := strings.Split(resource, "/")
-	soon(t, resource+" is served", func(context.Context) (bool, error) {
+	waitUntil(t, resource+" is served", func(context.Context) (bool, error) {
 		_, err := s.client(t, cluster).RESTMapper().KindFor(schema.GroupVersionResource{Group: at[0], Version: at[1], Resource: at[2]})
 		return err == nil, nil
 	})
@@ -248,7 +248,7 @@ func (s *session) docs(t *testing.T, page, heading string) {
 func (s *session) gone(t *testing.T, cluster string, manifests []byte) {
 	t.Helper()
 	for _, object := range decode(t, manifests) {
-		soon(t, object.GetName()+" is gone", func(ctx context.Context) (bool, error) {
+		waitUntil(t, object.GetName()+" is gone", func(ctx context.Context) (bool, error) {
 			err := s.client(t, cluster).Get(ctx, client.ObjectKeyFromObject(object), object)
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
@@ -429,11 +429,11 @@ func (s *session) kubernetes(t *testing.T, cluster string) {
 			t.Logf("kube-controller-manager: %s", log[max(0, len(log)-2000):])
 		}
 	})
-	s.signs(t, cluster)
+	s.awaitSigner(t, cluster)
 }
 
-// signs waits until Kubernetes has signed a request, then deletes it.
-func (s *session) signs(t *testing.T, cluster string) {
+// awaitSigner waits until Kubernetes has signed a request, then deletes it.
+func (s *session) awaitSigner(t *testing.T, cluster string) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -454,7 +454,7 @@ func (s *session) signs(t *testing.T, cluster string) {
 	if err := c.SubResource("approval").Update(ctx, request); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "Kubernetes signs", func(ctx context.Context) (bool, error) {
+	waitUntil(t, "Kubernetes signs", func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(request), request)
 		return len(request.Status.Certificate) > 0, err
 	})
