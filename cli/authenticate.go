@@ -176,8 +176,9 @@ func hasKubeconfig(i *authv1beta1.Identity) bool {
 			ready.ObservedGeneration >= i.Generation)
 }
 
-// keepAdmission reuses the signing request and signature of a Tenant that was admitted with the same
-// key. A nonce is valid for one admission only, so without this every run would issue a certificate.
+// keepAdmission reuses the signing request and signature of a Tenant that was admitted with the
+// same key. A nonce is valid for one admission only, so without this every run would issue a
+// certificate.
 func (a *authentication) keepAdmission(ctx context.Context) error {
 	wanted, have := a.tenant, &authv1beta1.Tenant{ObjectMeta: metaOf(a.tenant.Namespace, a.tenant.Name)}
 	err := a.provider.read(ctx, have)

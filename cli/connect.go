@@ -65,8 +65,8 @@ const ofRemote = " (remote cluster)"
 // shownFlags lists the connection flags of kubectl that help texts show; the others work too.
 var shownFlags = [...]string{"kubeconfig", "context", "cluster", "user"}
 
-// addConnectionFlags adds the connection flags of a cluster. prefix is empty, or remotePrefix for the
-// second cluster.
+// addConnectionFlags adds the connection flags of a cluster. prefix is empty, or remotePrefix for
+// the second cluster.
 func addConnectionFlags(flags *pflag.FlagSet, prefix string) access {
 	config, all := genericclioptions.NewConfigFlags(true), pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.Namespace = nil

@@ -33,8 +33,8 @@ type tenantChange struct {
 	// shortSlice describes the verb for one slice; empty if there is none.
 	shortSlice string
 	to         authv1beta1.TenantCondition
-	// from is the only state in which the verb applies; empty means all. In any other state the verb
-	// changes nothing and prints the text of warns.
+	// from is the only state in which the verb applies; empty means all. In any other state the
+	// verb changes nothing and prints the text of warns.
 	from  authv1beta1.TenantCondition
 	warns string
 	// asks reports that the user must confirm.

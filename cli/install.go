@@ -70,8 +70,8 @@ func (e *env) installCommand() *cobra.Command {
 	return cmd
 }
 
-// installFor gives a command the flags and the work of an installation. Without a provider it is for
-// any cluster.
+// installFor gives a command the flags and the work of an installation. Without a provider it is
+// for any cluster.
 func (e *env) installFor(provider string, cmd *cobra.Command) {
 	o := &installOptions{provider: provider}
 	o.addFlags(cmd.Flags())

@@ -168,8 +168,8 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	return e.print(o.output, objects...)
 }
 
-// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. report prints what
-// happens to the pods of the namespace.
+// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. report prints
+// what happens to the pods of the namespace.
 func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloading, report func(*script)) error {
 	name := wanted.Namespace
 	before := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(name, wanted.Name)}
