@@ -9,7 +9,6 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -23,18 +22,6 @@ const (
 	maxComplexity    = 20  // branches and logical operators of a function, plus one
 )
 
-// exceptions are the kinds of findings that remain in files whose paths begin so. One that is not needed fails.
-var exceptions = map[string][]string{
-	"columns": {"cmd/liqo-control/", "internal/remote/", "network/daemon/", "network/dataplane/",
-		"network/fabric/", "network/follow.go", "network/plan/", "offloading/kubelet/",
-		"peering/", "reflection/"},
-	"comment": {"api/", "cli/", "network/dataplane/", "network/fabric/", "network/gateway.go",
-		"network/network.go", "network/wggateway.go", "offloading/", "storage/"},
-	"complexity": {"internal/ctl/report.go", "internal/remote/bounds.go"},
-	"exported":   {"identity/plan/certificate.go"},
-	"word":       {"network/dataplane/", "offloading/", "reflection/sync.go", "storage/"},
-}
-
 var (
 	// riddles are the beginnings of comments that do not say what the subject does or holds.
 	riddles = regexp.MustCompile(`^(\w+) (is what|are what|tells? which)\b`)
@@ -44,29 +31,15 @@ var (
 
 // TestLimits measures functions, files, lines and comments of the product.
 func TestLimits(t *testing.T) {
-	needed := map[string]bool{}
 	for _, s := range sources(t) {
 		for _, f := range append(s.measure(), s.comments()...) {
-			fits := func(prefix string) bool { return strings.HasPrefix(s.path, prefix) }
-			if i := slices.IndexFunc(exceptions[f.kind], fits); i >= 0 {
-				needed[f.kind+exceptions[f.kind][i]] = true
-			} else {
-				t.Errorf("%s:%d: %s", s.path, f.line, f.text)
-			}
-		}
-	}
-	for kind, prefixes := range exceptions {
-		for _, prefix := range prefixes {
-			if !needed[kind+prefix] {
-				t.Errorf("%s keeps to the limit of %s now: remove it from the exceptions", prefix, kind)
-			}
+			t.Errorf("%s:%d: %s", s.path, f.line, f.text)
 		}
 	}
 }
 
 // finding is a place that exceeds a limit.
 type finding struct {
-	kind string
 	line int
 	text string
 }
@@ -75,12 +48,12 @@ type finding struct {
 func (s *source) measure() (found []finding) {
 	lines := strings.Split(s.text, "\n")
 	if n := len(lines) - 1; n > maxFileLines {
-		found = append(found, finding{"file", 1, fmt.Sprintf("%d lines, of %d at most", n, maxFileLines)})
+		found = append(found, finding{1, fmt.Sprintf("%d lines, of %d at most", n, maxFileLines)})
 	}
 	for i, line := range lines {
 		n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 		if n > maxColumns && !strings.Contains(line, "// +kubebuilder:") { // a marker cannot be broken
-			found = append(found, finding{"columns", i + 1, fmt.Sprintf("%d columns, of %d at most", n, maxColumns)})
+			found = append(found, finding{i + 1, fmt.Sprintf("%d columns, of %d at most", n, maxColumns)})
 		}
 	}
 	for _, d := range s.Decls {
@@ -90,11 +63,11 @@ func (s *source) measure() (found []finding) {
 		}
 		first := files.Position(f.Pos()).Line
 		if n := files.Position(f.End()).Line - first + 1; n > maxFunctionLines {
-			found = append(found, finding{"function", first,
+			found = append(found, finding{first,
 				fmt.Sprintf("%s has %d lines, of %d at most", f.Name.Name, n, maxFunctionLines)})
 		}
 		if n := complexity(f); n > maxComplexity {
-			found = append(found, finding{"complexity", first,
+			found = append(found, finding{first,
 				fmt.Sprintf("%s has a cyclomatic complexity of %d, of %d at most", f.Name.Name, n, maxComplexity)})
 		}
 	}
@@ -125,7 +98,7 @@ func complexity(f *ast.FuncDecl) int {
 func (s *source) comments() (found []finding) {
 	lacks := func(name *ast.Ident, docs ...*ast.CommentGroup) {
 		if name.IsExported() && cmp.Or(docs...) == nil {
-			found = append(found, finding{"exported", files.Position(name.Pos()).Line,
+			found = append(found, finding{files.Position(name.Pos()).Line,
 				name.Name + " is exported and has no comment"})
 		}
 	}
@@ -153,11 +126,11 @@ func (s *source) comments() (found []finding) {
 			line := files.Position(c.Pos()).Line
 			text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//"))
 			if m := riddles.FindString(text); i == 0 && m != "" {
-				found = append(found, finding{"comment", line,
+				found = append(found, finding{line,
 					fmt.Sprintf("a comment begins with %q; say what it does or holds", m)})
 			}
 			if word := dialect.FindString(text); word != "" {
-				found = append(found, finding{"word", line,
+				found = append(found, finding{line,
 					fmt.Sprintf("a comment says %q; docs/glossary.md has the word for it", word)})
 			}
 		}

@@ -3,7 +3,7 @@
 
 package v1beta1
 
-// AuthParams is what a client needs to reach and enter a provider's API server.
+// AuthParams holds what a client needs to connect to a provider's API server and authenticate.
 // The provider writes it into a status; it is public except for AWSConfig.
 type AuthParams struct {
 	// CA is the bundle (PEM) that signed the API server's certificate; empty = the

@@ -95,7 +95,7 @@ type Tenant struct {
 	// Spec describes the consumer.
 	// +optional
 	Spec TenantSpec `json:"spec,omitzero"`
-	// Status is what it got.
+	// Status holds what the provider granted.
 	// +optional
 	Status TenantStatus `json:"status,omitzero"`
 }

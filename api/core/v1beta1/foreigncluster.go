@@ -5,7 +5,7 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Role is what the peer is to this cluster.
+// Role is the role of the peer for this cluster.
 // +kubebuilder:validation:Enum=Consumer;Provider;ConsumerAndProvider;Unknown
 type Role string
 
@@ -124,7 +124,7 @@ type ForeignClusterSpec struct {
 	ClusterID string `json:"clusterID"`
 }
 
-// ForeignClusterStatus is what is known about the peer; written by the controller.
+// ForeignClusterStatus describes the peer; written by the controller.
 type ForeignClusterStatus struct {
 	// Role is the role of the peer, not of this cluster.
 	// +kubebuilder:default=Unknown
@@ -168,7 +168,7 @@ type ForeignCluster struct {
 	// Spec identifies the peer.
 	// +optional
 	Spec ForeignClusterSpec `json:"spec,omitzero"`
-	// Status is what is known about it.
+	// Status describes the peer as observed.
 	// +optional
 	Status ForeignClusterStatus `json:"status,omitzero"`
 }

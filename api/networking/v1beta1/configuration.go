@@ -102,7 +102,7 @@ type Configuration struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what both sides use.
+	// Spec holds the ranges of both sides.
 	// +optional
 	Spec ConfigurationSpec `json:"spec,omitzero"`
 	// Status is how it looks from here.

@@ -57,7 +57,7 @@ const (
 	PolicyAccept ChainPolicy = "accept"
 )
 
-// FilterAction is what a filter rule does.
+// FilterAction is the action of a filter rule.
 // +kubebuilder:validation:Enum=ctmark;metamarkfromctmark;tcpmssclamp;accept;drop;reject;notrack
 type FilterAction string
 
@@ -196,7 +196,7 @@ type FilterRule struct {
 	// Match lists the tests; all must hold.
 	// +kubebuilder:validation:MaxItems=8
 	Match []Match `json:"match"`
-	// Action is what happens to a matching packet.
+	// Action applies to each matching packet.
 	Action FilterAction `json:"action"`
 	// Value is the argument: the mark for ctmark, the MSS in bytes for tcpmssclamp.
 	// +optional
@@ -311,7 +311,7 @@ type FirewallConfigurationSpec struct {
 	Table FirewallTable `json:"table"`
 }
 
-// HostConditionType is what happened to a content on one host.
+// HostConditionType names a result on one host.
 type HostConditionType string
 
 // What can happen to a content on one host.
@@ -322,11 +322,11 @@ const (
 	HostError HostConditionType = "Error"
 )
 
-// HostCondition is what happened to a content on one host; written by that host.
+// HostCondition reports a result on one host; written by that host.
 type HostCondition struct {
 	// Host is the node or gateway pod.
 	Host string `json:"host"`
-	// Type is what happened.
+	// Type names the result.
 	Type HostConditionType `json:"type"`
 	// Status is True or False.
 	Status metav1.ConditionStatus `json:"status"`
@@ -362,7 +362,7 @@ type FirewallConfiguration struct {
 	// Spec is the content.
 	// +optional
 	Spec FirewallConfigurationSpec `json:"spec,omitzero"`
-	// Status is what became of it.
+	// Status reports the results.
 	// +optional
 	Status FirewallConfigurationStatus `json:"status,omitzero"`
 }

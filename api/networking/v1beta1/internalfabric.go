@@ -82,7 +82,7 @@ type InternalFabric struct {
 	// Spec is its overlay end.
 	// +optional
 	Spec InternalFabricSpec `json:"spec,omitzero"`
-	// Status is what nodes cannot do.
+	// Status reports nodes that could not apply it.
 	// +optional
 	Status InternalFabricStatus `json:"status,omitzero"`
 }

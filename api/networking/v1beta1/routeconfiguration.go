@@ -133,7 +133,7 @@ type RouteConfiguration struct {
 	// Spec is the content.
 	// +optional
 	Spec RouteConfigurationSpec `json:"spec,omitzero"`
-	// Status is what became of it.
+	// Status reports the results.
 	// +optional
 	Status RouteConfigurationStatus `json:"status,omitzero"`
 }

@@ -41,7 +41,7 @@ type ServiceMonitorTemplate struct {
 	Spec runtime.RawExtension `json:"spec,omitzero"`
 }
 
-// Metrics is what to create so that metrics are scraped.
+// Metrics describes the objects to create so that metrics are scraped.
 type Metrics struct {
 	// Enabled creates the Service.
 	Enabled bool `json:"enabled"`

@@ -12,7 +12,7 @@ import (
 type WgGatewayClientSpec struct {
 	// Deployment runs the client.
 	Deployment DeploymentTemplate `json:"deployment"`
-	// Metrics is what to create for scraping; nil = nothing.
+	// Metrics describes the objects to create for scraping; nil = none.
 	// +optional
 	Metrics *Metrics `json:"metrics,omitempty"`
 	// SecretRef names the Secret with the keys; nil or empty = keys are generated.
@@ -48,10 +48,10 @@ type WgGatewayClient struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to run.
+	// Spec describes the pods to run.
 	// +optional
 	Spec WgGatewayClientSpec `json:"spec,omitzero"`
-	// Status is what runs.
+	// Status describes the pods that run.
 	// +optional
 	Status WgGatewayClientStatus `json:"status,omitzero"`
 }

@@ -14,7 +14,7 @@ type WgGatewayServerSpec struct {
 	Service ServiceTemplate `json:"service"`
 	// Deployment runs the server.
 	Deployment DeploymentTemplate `json:"deployment"`
-	// Metrics is what to create for scraping; nil = nothing.
+	// Metrics describes the objects to create for scraping; nil = none.
 	// +optional
 	Metrics *Metrics `json:"metrics,omitempty"`
 	// SecretRef names the Secret with the keys; nil or empty = keys are generated.
@@ -53,10 +53,10 @@ type WgGatewayServer struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what to run.
+	// Spec describes the pods to run.
 	// +optional
 	Spec WgGatewayServerSpec `json:"spec,omitzero"`
-	// Status is what runs.
+	// Status describes the pods that run.
 	// +optional
 	Status WgGatewayServerStatus `json:"status,omitzero"`
 }

@@ -61,10 +61,10 @@ type NamespaceMap struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what is wanted.
+	// Spec defines the desired state.
 	// +optional
 	Spec NamespaceMapSpec `json:"spec,omitzero"`
-	// Status is what exists.
+	// Status reports the namespaces that exist.
 	// +optional
 	Status NamespaceMapStatus `json:"status,omitzero"`
 }

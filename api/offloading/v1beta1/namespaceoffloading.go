@@ -147,9 +147,9 @@ type NamespaceOffloading struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what is wished.
+	// Spec defines the desired state.
 	Spec NamespaceOffloadingSpec `json:"spec"`
-	// Status is what became of it.
+	// Status reports the results.
 	// +optional
 	Status NamespaceOffloadingStatus `json:"status,omitzero"`
 }

@@ -36,7 +36,7 @@ type ShadowEndpointSlice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what is wanted.
+	// Spec defines the desired state.
 	// +optional
 	Spec ShadowEndpointSliceSpec `json:"spec,omitzero"`
 }

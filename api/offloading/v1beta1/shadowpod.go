@@ -45,10 +45,10 @@ type ShadowPod struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what is wanted.
+	// Spec defines the desired state.
 	// +optional
 	Spec ShadowPodSpec `json:"spec,omitzero"`
-	// Status is what runs.
+	// Status describes the pod that runs.
 	// +optional
 	Status ShadowPodStatus `json:"status,omitzero"`
 }
