@@ -95,7 +95,7 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 // without an empty status.
 func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
 	out := &unstructured.Unstructured{}
-	if err := e.scheme.Convert(object, out, nil); err != nil {
+	if err := e.scheme.Convert(object.DeepCopyObject(), out, nil); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", object, err)
 	}
 	unstructured.RemoveNestedField(out.Object, "status")

@@ -45,8 +45,8 @@ func addLiqoFlag(flags *pflag.FlagSet, name, short, of string) {
 	flags.StringP(name, short, api.Namespace, "Namespace Liqo is installed in"+of)
 }
 
-// liqoFlag returns the flag of a verb for the namespace in which Liqo is installed. It is called
-// "namespace" unless the verb has a flag for the namespace of other objects.
+// liqoFlag returns the flag of a verb for the namespace in which Liqo is installed: "liqo-namespace"
+// if the verb has one, else "namespace".
 func liqoFlag(cmd *cobra.Command) *pflag.Flag {
 	return cmp.Or(cmd.Flag("liqo-namespace"), cmd.Flag("namespace"))
 }

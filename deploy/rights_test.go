@@ -755,7 +755,7 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	p.bind(t, "", "ClusterRole", "tokens", rbacv1.UserKind, stranger)
 	const user = "system:serviceaccount:liqo-tenant-oslo:vk-oslo"
 	p.bind(t, "", "ClusterRole", api.ClusterRoleVirtualKubeletLocal, rbacv1.UserKind, user)
-	// Each of these namespaces is offloaded, or was once.
+	// The role is bound as if each of these namespaces were offloaded, or had been.
 	for _, namespace := range []string{"shop-oslo", "liqo", "kube-system", "liqo-tenant-rome"} {
 		p.bind(t, namespace, "ClusterRole", api.ClusterRoleVirtualKubeletOffloaded, rbacv1.UserKind, user)
 	}

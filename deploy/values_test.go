@@ -15,8 +15,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 )
 
-// bases holds the values of installations in which each key has an effect. Some keys have one only
-// together with others.
+// bases holds the values of installations that show the effect of each key which has one. Some keys
+// have one only together with others.
 var bases = [...]string{
 	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}, metrics: {enabled: true, prometheusOperator: {enabled: true}}, " +
 		"controllerManager: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}, virtualKubelet: {metrics: {podMonitor: {enabled: true}}}, " +
