@@ -135,6 +135,13 @@ func newKey() ([]byte, error) {
 	return key, nil
 }
 
+// sameGateway reports whether two pods are replicas of one gateway.
+func sameGateway(changed client.Object, root *corev1.Pod) bool {
+	pod, ok := changed.(*corev1.Pod)
+	return ok && plan.IsReplica(pod) && plan.IsReplica(root) && pod.Namespace == root.Namespace &&
+		pod.Labels[api.LabelGatewayName] == root.Labels[api.LabelGatewayName]
+}
+
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 
@@ -146,7 +153,7 @@ func (o Options) replica() ctl.Registrar {
 		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
 		Watches: []ctl.Watch{
 			{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(hasMoved)},
-			{Kind: &corev1.Pod{}, Map: ctl.SameLabel(&corev1.PodList{}, api.LabelGatewayName)},
+			{Kind: &corev1.Pod{}, Map: ctl.Where(&corev1.PodList{}, sameGateway)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
 			in := plan.ReplicaInput{Root: root}

@@ -1,8 +1,9 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics writes the text format of Prometheus, version 0.0.4. It needs no metrics
-// library, because the processes that use it must stay small: see docs/decisions/0007.
+// Package metrics writes the text format of Prometheus, version 0.0.4, without its library: for
+// gateway and fabric that would be a third of the process, see docs/decisions/0007, and the virtual
+// kubelet passes on measurements of others with the times of theirs.
 package metrics
 
 import (

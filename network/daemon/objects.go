@@ -6,6 +6,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -132,13 +133,19 @@ func withoutManagedFields(obj any) (any, error) {
 
 // List returns the objects, ordered by namespace and name.
 func (o *Objects[T]) List() []T {
-	var out []T
-	for _, key := range slices.Sorted(slices.Values(o.store.ListKeys())) {
-		if obj, exists, err := o.store.GetByKey(key); exists && err == nil {
-			out = append(out, *obj.(*T))
-		}
+	objects := o.store.List()
+	slices.SortFunc(objects, func(a, b any) int { return cmp.Compare(keyOf(a), keyOf(b)) })
+	out := make([]T, len(objects))
+	for i, object := range objects {
+		out[i] = *object.(*T)
 	}
 	return out
+}
+
+// keyOf returns the namespace and name of an object of a store.
+func keyOf(obj any) string {
+	key, _ := cache.MetaNamespaceKeyFunc(obj) // the store has called it without an error
+	return key
 }
 
 // Get returns an object; nil = there is none.

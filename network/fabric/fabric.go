@@ -79,7 +79,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Name:    "fabric",
 		Sources: []daemon.Source{f.fabrics, f.nodes, f.ips},
 		Want:    f.want,
-		Tasks:   []daemon.Task{f.keepReporting(client.Networking)},
+		Tasks: []daemon.Task{
+			repeatedly(func(ctx context.Context) { f.report(ctx, client.Networking) }),
+			repeatedly(func(ctx context.Context) { f.publish(ctx, client.Networking) }), // waits while nft runs
+		},
 		Contents: daemon.WatchContents(client, daemon.ContentsOptions{
 			Host: plan.Host{Category: api.CategoryFabric, Names: []string{o.NodeName}},
 			Name: o.NodeName, Writer: writer, Gone: f.gone,

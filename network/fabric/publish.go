@@ -25,9 +25,14 @@ import (
 // resolvConf names the node's DNS servers: the pod has the node's file.
 const resolvConf = "/etc/resolv.conf"
 
-// publish writes the addresses this node depends on into its InternalNode if they have changed. Other
-// clusters do not read InternalNodes.
-func (f *fabric) publish(ctx context.Context, client rest.Interface) error {
+// publish publishes the addresses this node depends on, and logs an error.
+func (f *fabric) publish(ctx context.Context, client rest.Interface) {
+	daemon.LogFailedWrite(ctx, f.writeAddresses(ctx, client), "The node's addresses could not be published")
+}
+
+// writeAddresses writes the addresses this node depends on into its InternalNode if they have
+// changed. Other clusters do not read InternalNodes.
+func (f *fabric) writeAddresses(ctx context.Context, client rest.Interface) error {
 	nodes := f.nodes.List()
 	i := slices.IndexFunc(nodes, func(n netv1beta1.InternalNode) bool { return n.Name == f.NodeName })
 	if i < 0 || nodes[i].Status.NodeIP.Remote == "" {

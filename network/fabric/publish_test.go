@@ -57,7 +57,7 @@ func TestNodeAddressesArePublished(t *testing.T) {
 	publish := func(address string) {
 		t.Helper()
 		space.Eventually(t, "addresses with "+address, func() error {
-			if err := f.publish(t.Context(), client.Networking); err != nil {
+			if err := f.writeAddresses(t.Context(), client.Networking); err != nil {
 				return err
 			}
 			var now netv1beta1.InternalNode

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
@@ -26,18 +27,11 @@ const reportEvery = 3 * time.Second
 // writer returns the field manager of a node's reports.
 func writer(node string) string { return "liqo/fabric-" + node }
 
-// keepReporting reports on this node until the context ends.
-func (f *fabric) keepReporting(client rest.Interface) daemon.Task {
+// repeatedly returns a task that calls f at the interval of reports, until the context ends.
+func repeatedly(f func(context.Context)) daemon.Task {
 	return func(ctx context.Context) error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(reportEvery):
-			}
-			f.report(ctx, client)
-			daemon.LogFailedWrite(ctx, f.publish(ctx, client), "The node's addresses could not be published")
-		}
+		wait.UntilWithContext(ctx, f, reportEvery)
+		return nil
 	}
 }
 

@@ -21,7 +21,7 @@ func (g *gateway) act(ctx context.Context, action plan.Action, sockets []*socket
 	beside := func(f func() event) { go func() { g.tell(ctx, f()) }() }
 	switch a := action.(type) {
 	case plan.End:
-		g.end()
+		g.tunnels.do(ctx, g.end) // after what is still to be done
 	case plan.Send:
 		sockets[a.Tunnel].send(message{ClusterID: g.RemoteClusterID, Type: a.Type, Time: a.Sent, Turn: a.Turn})
 	case plan.LookUp:
@@ -45,34 +45,35 @@ func (g *gateway) act(ctx context.Context, action plan.Action, sockets []*socket
 			return func(s *plan.Sight) { s.Written = &written }
 		})
 	case plan.Count:
-		g.tunnels.work <- func() {
+		g.tunnels.do(ctx, func() {
 			counters := g.tunnels.count(a)
 			if a.MTU {
 				sockets[0].setMTU(counters.MTU)
 			}
 			g.tell(ctx, func(s *plan.Sight) { s.Counters = &counters })
-		}
+		})
 	case plan.OpenRelay:
-		g.tunnels.work <- func() {
+		g.tunnels.do(ctx, func() {
 			if relays, opened := g.tunnels.openRelay(ctx, a.To); opened {
 				g.tell(ctx, func(s *plan.Sight) { s.Relays = &relays })
 			}
-		}
+		})
 	case plan.CloseRelay:
-		g.tunnels.work <- g.tunnels.closeRelay
+		g.tunnels.do(ctx, g.tunnels.closeRelay)
 	case plan.HangUp:
-		g.tunnels.work <- g.tunnels.plane.HangUp
+		g.tunnels.do(ctx, g.tunnels.plane.HangUp)
 	case plan.Redial:
-		g.tunnels.work <- func() {
+		g.tunnels.do(ctx, func() {
 			g.tunnels.redial(ctx, a)
 			g.Changed()
-		}
+			g.tell(ctx, func(s *plan.Sight) { s.Redialled = true })
+		})
 	case plan.Forget:
-		g.tunnels.work <- func() {
+		g.tunnels.do(ctx, func() {
 			g.tunnels.forget(ctx, a.Peer)
 			g.Changed()
 			g.Look()
-		}
+		})
 	}
 }
 

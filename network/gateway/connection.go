@@ -37,21 +37,23 @@ type writer struct{ client rest.Interface }
 
 // write does an action on the Connection.
 func (w writer) write(ctx context.Context, action plan.Action) plan.Written {
-	ctx, cancel := context.WithTimeout(ctx, writeFor)
+	bounded, cancel := context.WithTimeout(ctx, writeFor)
 	defer cancel()
 	var out plan.Written
 	var err error
 	switch a := action.(type) {
 	case plan.EnsureConnection:
-		out.Connection, err = w.ensure(ctx, a.Want)
+		out.Connection, err = w.ensure(bounded, a.Want)
 	case plan.WriteStatus:
 		out.Connection, out.Status = a.Connection, true
-		if err = w.patch(ctx, a.Connection, object{"status": a.Connection.Status}, "status"); err != nil {
+		if err = w.patch(bounded, a.Connection, object{"status": a.Connection.Status}, "status"); err != nil {
 			err = fmt.Errorf("write status of Connection %s/%s: %w", a.Connection.Namespace, a.Connection.Name, err)
 		}
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The state of the connection could not be written")
+		}
 		return plan.Written{Failed: true}
 	}
 	return out

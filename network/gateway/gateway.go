@@ -56,9 +56,10 @@ type gateway struct {
 	// trips holds round trips of pings in the first tunnel, in microseconds.
 	trips *daemon.Histogram
 
-	// events, and notifications that objects or the Connection changed, lead to decisions.
-	events              chan event
-	objects, connection chan struct{}
+	// events, and notifications that objects or the Connection changed, or that the server asked a
+	// client to dial again, lead to decisions.
+	events                     chan event
+	objects, connection, moved chan struct{}
 	// end ends the process.
 	end context.CancelFunc
 
@@ -132,6 +133,7 @@ func newGateway(o plan.Options, client daemon.API) *gateway {
 		events:         make(chan event, 64),
 		objects:        make(chan struct{}, 1),
 		connection:     make(chan struct{}, 1),
+		moved:          make(chan struct{}, 1),
 		decided:        make(chan struct{}),
 	}
 	// Only the replica that carries the traffic reports the result of users' rules.
@@ -173,7 +175,7 @@ func (g *gateway) tasks(told context.Context) []daemon.Task {
 
 // decide lets plan.Gateway decide after each event, and at the time it asked for.
 func (g *gateway) decide(ctx context.Context) error {
-	sight := plan.Sight{Options: g.Options}
+	sight := plan.Sight{Options: g.Options, Own: g.PodIP}
 	sockets := g.openSockets(ctx)
 	defer func() {
 		for _, s := range sockets {
@@ -192,6 +194,8 @@ func (g *gateway) decide(ctx context.Context) error {
 		case <-g.connection:
 			sight.Connection = g.connections.Get(g.Namespace, api.GatewayResourceName(g.Name))
 			sight.ConnectionChanged = true
+		case <-g.moved:
+			sight.Moved = true
 		case e := <-g.events:
 			e(&sight)
 		case <-timer.C:
@@ -252,10 +256,11 @@ func (g *gateway) publish(s plan.State, complete bool) {
 
 // observed returns what the API objects say about the tunnel.
 func (g *gateway) observed() plan.Objects {
+	o := plan.Objects{Complete: g.Complete()} // read first
 	keys := slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
 		return k.Labels[api.LabelGatewayResource] != api.True
 	})
-	o := plan.Objects{Complete: g.Complete(), PeerKey: kernel.PeerKey(keys)}
+	o.PeerKey = kernel.PeerKey(keys)
 	if f := g.fabrics.Get(g.Namespace, g.Name); f != nil && f.DeletionTimestamp == nil {
 		o.GatewayIP = &f.Spec.GatewayIP
 	}
@@ -307,11 +312,9 @@ func (g *gateway) want(ctx context.Context) (kernel.State, bool, error) {
 func (g *gateway) looked(ctx context.Context, failure *daemon.Failure) {
 	revision := g.revision
 	g.tell(ctx, func(s *plan.Sight) {
-		s.Failing = nil
+		s.Looked, s.Failing = revision, nil
 		if failure != nil {
 			s.Failing = &plan.Failing{Since: failure.Since, Message: failure.Err.Error()}
-		} else {
-			s.Applied = revision
 		}
 	})
 }

@@ -40,7 +40,7 @@ const (
 	// openLimit bounds the memory of pings without an answer, which comes within a few.
 	openLimit = 64
 	// sendFor bounds a write to a full buffer, whose packets would be late anyway.
-	sendFor = time.Millisecond
+	sendFor = 20 * time.Millisecond
 )
 
 // socket sends messages in a tunnel, answers the peer's pings, and passes on its answers.
@@ -77,7 +77,11 @@ func (g *gateway) openSockets(ctx context.Context) (out []*socket) {
 			}
 			g.tell(ctx, func(s *plan.Sight) { s.Answers = append(s.Answers, a) })
 		}
-		s.moved = func() { g.tell(ctx, func(s *plan.Sight) { s.Moved = true }) }
+		s.moved = func() {
+			if !g.Server {
+				notify(g.moved)
+			}
+		}
 		out = append(out, s)
 	}
 	return out

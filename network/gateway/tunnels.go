@@ -30,6 +30,14 @@ type tunnels struct {
 	relay *relay
 }
 
+// do queues work.
+func (t *tunnels) do(ctx context.Context, f func()) {
+	select {
+	case t.work <- f:
+	case <-ctx.Done():
+	}
+}
+
 // run works until the context ends.
 func (t *tunnels) run(ctx context.Context) error {
 	defer t.closeRelay()

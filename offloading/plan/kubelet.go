@@ -237,7 +237,7 @@ func classArgs(spec offloadingv1beta1.VirtualNodeSpec, s KubeletSettings) (args 
 	return args
 }
 
-// chosenClass returns the name of the default class, or of the first if none is the default; empty
+// chosenClass returns the name of the default class, or the first name if none is the default; empty
 // without classes.
 func chosenClass[T any](classes []T, of func(T) (name string, isDefault bool)) (first string) {
 	for _, class := range classes {

@@ -42,6 +42,8 @@ type Dial struct {
 	Known [][]netip.Addr
 	// All is the time when every tunnel was dialled.
 	All time.Time
+	// Running reports that tunnels are being dialled.
+	Running bool
 	// LookingUp reports that the DNS is being asked, and LookUp is the time to ask next. Asked is
 	// the time when that was requested out of turn.
 	LookingUp     bool
@@ -78,7 +80,7 @@ func (x *Dial) endpoint(port int) netip.AddrPort {
 }
 
 // addresses returns the address of each host; invalid where a name has none. For a name that is its
-// first address, so that messages stay the same while others are diallex.
+// first address, so that messages stay the same while others are dialled.
 func (x *Dial) addresses() []netip.Addr {
 	out := slices.Clone(x.Found)
 	for n, known := range x.Known {
@@ -160,6 +162,9 @@ func (x *Dial) lookUp(d *decider) {
 // or it does not answer. The client dials the address that the name has now. If nothing at all came
 // through a tunnel, it begins a new handshake; if that was tried before, at the next address.
 func (x *Dial) redial(d *decider, fresh bool) {
+	if x.Running = x.Running && !d.in.Redialled; x.Running {
+		return
+	}
 	if d.in.Server || d.Peer == "" || !d.Holds || !fresh && !d.in.Moved {
 		return
 	}
@@ -190,7 +195,7 @@ func (x *Dial) redial(d *decider, fresh bool) {
 		t.Traffic = kernel.Traffic{} // the counters restart with the peer
 		again.Dials = append(again.Dials, to)
 	}
-	d.Reading.Stale = d.Reading.Running
+	x.Running, d.Reading.Stale = true, d.Reading.Running
 	d.act(again)
 }
 

@@ -27,8 +27,9 @@ type Probing struct {
 // Path holds what is known of the path to the peer.
 type Path struct {
 	Running bool
-	// Fit is the last measurement; nil = none.
-	Fit *Fit
+	// Fit is the last measurement of this peer; nil = none. Last is that of any peer.
+	Fit  *Fit
+	Last Fit
 	// Passes is the length of the longest packet to send, in bytes; 0 = not known.
 	Passes int
 	// Next is the time of the next measurement, and Tried that of the last attempt.
@@ -125,11 +126,8 @@ func (p *Path) decide(d *decider) {
 	if m := d.in.Path; m != nil {
 		p.Running, p.Tried = false, d.now
 		if m.Done {
-			last := Fit{}
-			if p.Fit != nil {
-				last = *p.Fit
-			}
-			p.Fit, p.Passes, p.Next = &m.Fit, m.Fit.PathMTU(last), d.now.Add(measureBad)
+			p.Fit, p.Passes, p.Next = &m.Fit, m.Fit.PathMTU(p.Last), d.now.Add(measureBad)
+			p.Last = m.Fit
 			if fits, _, _ := m.Fit.Verdict(); fits {
 				p.Next = d.now.Add(measureAgain)
 			}

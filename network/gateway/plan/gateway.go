@@ -26,8 +26,8 @@ type Sight struct {
 	Objects Objects
 	// Own is the address of this pod; invalid until the kernel was read.
 	Own netip.Addr
-	// Applied is the Revision that the kernel was last changed to.
-	Applied int
+	// Looked is the Revision of the last look at the kernel, whether or not it succeeded.
+	Looked int
 	// Failing describes why the kernel is not in the desired state; nil = it is.
 	Failing *Failing
 	Leader  Leader
@@ -47,12 +47,13 @@ type News struct {
 	// ConnectionChanged reports that Sight.Connection did.
 	ConnectionChanged bool
 	// These are results of actions of the same names; nil = none.
-	Counters *Counters
-	Resolved *Resolved
-	Relays   *[]kernel.Relay
-	Probes   []Probed
-	Path     *Measured
-	Written  *Written
+	Counters  *Counters
+	Redialled bool
+	Resolved  *Resolved
+	Relays    *[]kernel.Relay
+	Probes    []Probed
+	Path      *Measured
+	Written   *Written
 }
 
 // Objects holds what the API objects say about the tunnel.
@@ -264,6 +265,7 @@ func (d *decider) follow() {
 	if holds := routed && !d.Fenced; holds != d.Holds {
 		d.Holds = holds
 		d.log("The pod that has the tunnel changed", "this", holds)
+		d.decision.Look = true // at users' rules: only this pod reports on them
 		d.restart(false)
 		if d.in.Server {
 			d.Handover.turn(d)

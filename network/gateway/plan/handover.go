@@ -74,7 +74,7 @@ func (h *Handover) turn(d *decider) {
 		// kube-proxy may lead the client here for up to 1 s. A client that is asked before the
 		// relay works would come back here.
 		h.openRelay(d, d.Other)
-		h.enter(OpeningRelay, d.now, applyWithin)
+		h.enter(OpeningRelay, d.now, lookWithin)
 	default:
 		h.enter(Asking, d.now, moveFor)
 	}
@@ -105,7 +105,7 @@ func (h *Handover) decide(d *decider, fresh bool) {
 	case Fetching:
 		h.fetch(d, fresh)
 	case OpeningRelay:
-		if h.Relays != nil && d.in.Applied >= h.Revision || d.due(h.Until) {
+		if h.Relays != nil && d.in.Looked >= h.Revision || d.due(h.Until) {
 			h.enter(Asking, d.now, moveFor)
 			h.ask(d)
 		}
@@ -160,8 +160,8 @@ const (
 	// leaveWithin bounds the time until an ending gateway exits; the pod's grace period, if
 	// shorter, ends it before.
 	leaveWithin = 25 * time.Second
-	// applyWithin bounds the wait for the kernel to be in a desired state; that takes some 20 ms.
-	applyWithin = time.Second
+	// lookWithin bounds the wait for a look at the kernel, which takes some 20 ms.
+	lookWithin = time.Second
 )
 
 // Ending holds how far a process is that was told to end.
@@ -189,12 +189,12 @@ func (e *Ending) decide(d *decider) {
 	if needed && !d.due(d.in.Stop.Add(leaveWithin)) {
 		return
 	}
-	d.Handover.Relays, e.Until = nil, d.now.Add(applyWithin)
+	d.Handover.Relays, e.Until = nil, d.now.Add(lookWithin)
 }
 
-// end ends the process once the kernel is in the desired state, or does not get there.
+// end ends the process after a look at the kernel.
 func (e *Ending) end(d *decider) {
-	if !e.Until.IsZero() && (d.in.Applied == d.Revision || d.due(e.Until)) {
+	if !e.Until.IsZero() && (d.in.Looked == d.Revision || d.due(e.Until)) {
 		d.act(End{})
 	}
 }

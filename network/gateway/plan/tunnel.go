@@ -121,15 +121,17 @@ func (r *Reading) take(d *decider) (fresh bool) {
 	return true
 }
 
-// decide has the counters read when a decision waits for them, and by clients regularly.
+// decide has the counters read when a decision waits for them, and regularly: by clients to find out
+// that a tunnel only sends, by servers because handshakes and MTU count whatever is reported.
 func (r *Reading) decide(d *decider) {
+	every := mtuEvery
 	if !d.in.Server {
-		every := suspectIdle
+		every = suspectIdle
 		for _, t := range d.Tunnels {
 			every = min(every, t.every())
 		}
-		r.Requested = d.due(r.At.Add(every)) || r.Requested
 	}
+	r.Requested = d.due(r.At.Add(every)) || r.Requested
 	if r.Running || !r.Requested {
 		return
 	}
