@@ -117,8 +117,10 @@ func TestUnaskedAnswersWakeNobody(t *testing.T) {
 	defer p.close()
 	start := time.Now()
 	for n := range 3 {
-		p.send(message{Type: plan.Ping, Time: start.Add(time.Duration(n))})
-		hear(t, peer)
+		p.send(message{Type: plan.Ping, Time: start.Add(time.Duration(n)), Turn: 5})
+		if m := hear(t, peer); m.Turn != 5 {
+			t.Errorf("a ping of turn %d", m.Turn)
+		}
 	}
 	for _, c := range []struct {
 		claim  string
