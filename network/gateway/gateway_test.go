@@ -123,7 +123,7 @@ func newWorld(t *testing.T, internet *space.Space, cluster string, number int, g
 	w := &world{Cluster: space.NewCluster(t, internet, cluster, number, gatewayIP), dir: t.TempDir()}
 	c := server.Config
 	w.role = role{Socket: filepath.Join(w.dir, "api"), Config: config{Host: c.Host, CA: c.CAData, Cert: c.CertData, Key: c.KeyData}}
-	bridge(t, w.role.Socket, c.Host)
+	bridge(t, w.role.Socket, c.Host, nil)
 	var err error
 	if w.client, err = client.New(c, client.Options{Scheme: scheme.New()}); err != nil {
 		t.Fatal(err)
@@ -151,8 +151,9 @@ func worlds(t *testing.T) (internet *space.Space, a, b *world) {
 	return internet, a, b
 }
 
-// bridge leads from a socket, which belongs to no network namespace, to an API server, until it is cut.
-func bridge(t *testing.T, socket, host string) (cut func()) {
+// bridge leads from a socket, which belongs to no network namespace, to an API server, until it is cut. What an
+// outage takes gets lost.
+func bridge(t *testing.T, socket, host string, lost *outage) (cut func()) {
 	t.Helper()
 	u, err := url.Parse(host)
 	if err != nil {
@@ -177,11 +178,25 @@ func bridge(t *testing.T, socket, host string) (cut func()) {
 				continue
 			}
 			context.AfterFunc(ctx, func() { in.Close(); out.Close() })
-			go func() { io.Copy(out, in); out.Close() }()
-			go func() { io.Copy(in, out); in.Close() }()
+			forward := func(to, from net.Conn) { io.Copy(lossy{to, lost}, from); to.Close() }
+			go forward(out, in)
+			go forward(in, out)
 		}
 	}()
 	return cut
+}
+
+// lossy is a connection that loses what an outage takes.
+type lossy struct {
+	io.Writer
+	*outage
+}
+
+func (l lossy) Write(b []byte) (int, error) {
+	if l.takes() {
+		return len(b), nil
+	}
+	return l.Writer.Write(b)
 }
 
 // process is a role that runs.
@@ -1085,7 +1100,7 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	a.startGateway(t, b, true)
 	whole := b.role.Socket
 	b.role.Socket += "-of-gw"
-	cut := bridge(t, b.role.Socket, b.role.Config.Host)
+	cut := bridge(t, b.role.Socket, b.role.Config.Host, nil)
 	b.startGatewayPod(t, b.Gateway, "gw", a, false, replicas)
 	b.waitForTurn(t, "gw")
 	b.waitFor(t, netv1beta1.Connected)

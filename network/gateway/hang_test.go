@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,28 +30,37 @@ func TestTimedFailoverWithoutAPIServerAndDNS(t *testing.T) {
 	b.startFabric(t)
 	b.trust(t, a)
 	a.trust(t, b)
-	var hangs atomic.Bool
+	var requests, lookups outage
 	b.role.Socket += "-hangs"
-	hangingAPI(t, &hangs, b.role.Socket, b.role.Config.Host)
-	b.role.DNS = hangingDNS(t, &hangs, b.Gateway, a.NodeIP)
+	bridge(t, b.role.Socket, b.role.Config.Host, &requests)
+	b.role.DNS = hangingDNS(t, &lookups, b.Gateway, a.NodeIP)
 	const interval = 500 * time.Millisecond
 	server := a.startGateway(t, b, true)
 	b.startGatewayPod(t, b.Gateway, "gw", a, false, func(o *plan.Options) {
 		o.EndpointAddresses, o.DNSCheckInterval = []string{"gateway.example.org"}, time.Second
 		o.Ping.Interval = interval
 	})
-	b.waitFor(t, "Connected")
-	b.Pod.Serve("10.10.1.2:80")
-	const to = "10.71.1.2:80"
-	space.Eventually(t, "pod to pod", func() error { _, err := a.Pod.Asks("udp", "", to, 10); return err })
+	to := b.answers(t, a)
 
-	hangs.Store(true)
-	time.Sleep(3 * time.Second) // requests and lookups of the client hang by now
+	requests.on.Store(true)
+	lookups.on.Store(true)
+	space.Eventually(t, "a request and a lookup hang", func() error {
+		if requests.lost.Load() == 0 || lookups.lost.Load() == 0 {
+			return fmt.Errorf("%d requests and %d lookups do", requests.lost.Load(), lookups.lost.Load())
+		}
+		return nil
+	})
 	a.replacesServer(t, b, server, to)
 	before, began := keepsTunnel(t, b.Gateway), time.Now()
-	time.Sleep(10 * interval)
-	if pings, want := keepsTunnel(t, b.Gateway)-before, int(time.Since(began)/interval)-2; pings < want {
-		t.Errorf("%d pings were answered in %v, want %d", pings, time.Since(began), want)
+	const pings = 8
+	space.Eventually(t, "pings are answered", func() error {
+		if more := keepsTunnel(t, b.Gateway) - before; more < pings {
+			return fmt.Errorf("%d were", more)
+		}
+		return nil
+	})
+	if took, most := time.Since(began), (pings+2)*interval; took > most {
+		t.Errorf("%d pings were answered in %v, more than %v", pings, took, most)
 	}
 }
 
@@ -69,29 +77,36 @@ func TestTimedFailoverWhileNFTHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, path := t.TempDir(), os.Getenv("PATH")
-	hangs := filepath.Join(dir, "hangs")
-	script := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do sleep 0.1; done\nexec %s \"$@\"\n", hangs, nft)
+	hangs, waits := filepath.Join(dir, "hangs"), filepath.Join(dir, "waits")
+	script := fmt.Sprintf("#!/bin/sh\nwhile [ -e %s ]; do touch %s; sleep 0.1; done\nexec %s \"$@\"\n", hangs, waits, nft)
 	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+path)
 	b.startGateway(t, a, false)
 	t.Setenv("PATH", path)
-	b.waitFor(t, "Connected")
-	b.Pod.Serve("10.10.1.2:80")
-	const to = "10.71.1.2:80"
-	space.Eventually(t, "pod to pod", func() error { _, err := a.Pod.Asks("udp", "", to, 10); return err })
+	to := b.answers(t, a)
 
 	if err := os.WriteFile(hangs, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.announces(t, []string{"10.10.0.0/16", "10.41.0.0/16"}, []string{"10.10.0.0/16"}) // rules have to be written
-	time.Sleep(time.Second)
+	space.Eventually(t, "nft hangs", func() error { _, err := os.Stat(waits); return err })
 	a.replacesServer(t, b, server, to)
 	if err := os.Remove(hangs); err != nil {
 		t.Fatal(err)
 	}
 	rules(t, b.Gateway, "10.41.0.0/16")
+}
+
+// answers serves in the pod of a client that is connected, and returns the address at which the server's pod reaches it.
+func (w *world) answers(t *testing.T, server *world) (to string) {
+	t.Helper()
+	w.waitFor(t, "Connected")
+	w.Pod.Serve("10.10.1.2:80")
+	to = "10.71.1.2:80"
+	space.Eventually(t, "pod to pod", func() error { _, err := server.Pod.Asks("udp", "", to, 10); return err })
+	return to
 }
 
 // replacesServer expects a server to be replaced without a longer gap than a planned move has.
@@ -111,49 +126,23 @@ func (w *world) replacesServer(t *testing.T, peer *world, server process, to str
 	}
 }
 
-// hangingAPI forwards connections of a socket to an API server, and nothing of what they carry while hangs is set.
-func hangingAPI(t *testing.T, hangs *atomic.Bool, socket, host string) {
-	t.Helper()
-	u, err := url.Parse(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	forward := func(from, to net.Conn) {
-		defer to.Close()
-		for b := make([]byte, 1<<16); ; {
-			n, err := from.Read(b)
-			if err != nil {
-				return
-			}
-			if !hangs.Load() {
-				to.Write(b[:n])
-			}
-		}
-	}
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", u.Host)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			go forward(in, out)
-			go forward(out, in)
-		}
-	}()
+// outage is a time in which messages get lost.
+type outage struct {
+	on   atomic.Bool
+	lost atomic.Int64
 }
 
-// hangingDNS answers questions for the IPv4 address of any name in a namespace, and none while hangs is set.
-func hangingDNS(t *testing.T, hangs *atomic.Bool, at *space.Space, address netip.Addr) string {
+// takes counts a message and reports whether it gets lost.
+func (o *outage) takes() bool {
+	if o == nil || !o.on.Load() {
+		return false
+	}
+	o.lost.Add(1)
+	return true
+}
+
+// hangingDNS answers questions for the IPv4 address of any name in a namespace, but for those that an outage takes.
+func hangingDNS(t *testing.T, out *outage, at *space.Space, address netip.Addr) string {
 	t.Helper()
 	var conn net.PacketConn
 	var err error
@@ -170,7 +159,7 @@ func hangingDNS(t *testing.T, hangs *atomic.Bool, at *space.Space, address netip
 			}
 			const header = 12
 			end := bytes.IndexByte(b[header:n], 0) // of the name, which labels follow each other in
-			if err != nil || hangs.Load() || end < 0 {
+			if err != nil || end < 0 || out.takes() {
 				continue
 			}
 			question := b[header : header+end+5] // name, type, class
