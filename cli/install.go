@@ -349,7 +349,7 @@ func (e *env) helm(namespace string) (*action.Configuration, error) {
 	return config, nil
 }
 
-// lastRelease returns Helm for the cluster and the last release of Liqo; nil if there is none.
+// lastRelease returns a configuration of Helm for the cluster, and the last release of Liqo or nil.
 func (c *cluster) lastRelease() (*action.Configuration, *release.Release, error) {
 	helm, err := c.env.helm(c.namespace)
 	if err != nil {

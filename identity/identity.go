@@ -34,7 +34,7 @@ type Options struct {
 	DefaultNodeResources corev1.ResourceList
 	IngressClasses       []authv1beta1.IngressType
 	LoadBalancerClasses  []authv1beta1.LoadBalancerType
-	// DefaultLimitsEnforcement is that of every Quota.
+	// DefaultLimitsEnforcement is the limits enforcement of every Quota.
 	DefaultLimitsEnforcement offv1beta1.LimitsEnforcement
 	// Ceilings bound what consumers are granted.
 	Ceilings plan.Ceilings

@@ -259,7 +259,7 @@ const standardLease = 15 * time.Second
 // manager returns the options of the manager, with limits for what the caches hold. Of pods that
 // are not Liqo's they hold the place, and of those for consumers a part of the status. Of Secrets
 // they hold the data of those with a label of Liqo, and none that are reflected for consumers. Of
-// leases they hold the holders of those of gateways. Pods and ShadowPods, of which there are
+// the leases of gateways they hold the holders. Pods and ShadowPods, of which there are
 // thousands, are kept encoded.
 func (f *controllerFlags) manager() manager.Options {
 	notReflected, err := labels.Parse("!" + api.LabelOrigin)

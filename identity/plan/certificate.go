@@ -168,7 +168,7 @@ func SigningName(namespace string, request, held []byte) string {
 	return api.CSRGenerateName + hex.EncodeToString(sum.Sum(nil))[:requestNameHash]
 }
 
-// plan returns the certificate (PEM) to hand out, nil while there is none, and the plan of its
+// plan returns the certificate (PEM) to hand out, or nil, and the plan of its
 // Secret and, while another one is pending, of the signing request. The plan waits while there is
 // no certificate, and is degraded while one that is due for replacement is in use.
 //

@@ -182,7 +182,7 @@ func (in GrantedSlice) authenticate() (desired.Plan, error) {
 	return in.issue(), nil
 }
 
-// check reports whether the slice and its signing request are those of the namespace's tenant.
+// check returns an error unless the slice and its signing request belong to the namespace's tenant.
 func (in GrantedSlice) check() error {
 	root, consumer := in.Root, in.Tenant.Spec.ClusterID
 	_, err := CheckRequest(root.Spec.CSR, SliceSubject(root.Name, consumer))

@@ -23,13 +23,13 @@ import (
 // TenantInput is the input for a consumer's rights at this provider.
 type TenantInput struct {
 	Root *authv1beta1.Tenant
-	// Namespace is that of Root.
+	// Namespace is the namespace of Root.
 	Namespace *corev1.Namespace
 	// Tenants are all Tenants of the cluster, Root among them.
 	Tenants []authv1beta1.Tenant
 	// Nonces are the Secrets with the challenges made in Root's namespace.
 	Nonces []corev1.Secret
-	// AllSlices, RoleBindings and ClusterRoleBindings are those of all namespaces. They are empty
+	// AllSlices, RoleBindings and ClusterRoleBindings come from all namespaces. They are empty
 	// if Root has a certificate: then they do not matter.
 	AllSlices           []authv1beta1.ResourceSlice
 	RoleBindings        []rbacv1.RoleBinding
@@ -38,7 +38,7 @@ type TenantInput struct {
 	ControlPlaneBinding *rbacv1.RoleBinding
 	// Signing is the object named SigningName, nil for none.
 	Signing *certificatesv1.CertificateSigningRequest
-	// Slices, Maps and Renews are those of Root's namespace, with the copies of the consumer.
+	// Slices, Maps and Renews are in Root's namespace, with the copies of the consumer.
 	Slices []authv1beta1.ResourceSlice
 	Maps   []offv1beta1.NamespaceMap
 	Renews []authv1beta1.Renew
