@@ -94,7 +94,8 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 		"foreign-cluster-workers", "ip-ctrl-workers", "network-ctrl-workers",
 		"ipam-server", "geneve-port", "fabric-route-rule-priority", "fabric-full-masquerade-enabled",
 		"gateway-masquerade-bypass-enabled", "gateway-template-watch-enabled",
-		"gateway-server-resources", "gateway-client-resources", "wg-gateway-client-cluster-role-name",
+		"gateway-server-resources", "gateway-client-resources",
+		"wg-gateway-server-cluster-role-name", "wg-gateway-client-cluster-role-name",
 		"enable-api-server-proxy-ip-remapping", "resync-period", "client-qps", "client-max-burst", "client-timeout",
 		"global-labels", "global-annotations", "resource-validator-refresh-interval")
 }
@@ -147,7 +148,6 @@ func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
 func (f *controllerFlags) addNetwork(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"},
 		"networks remapped CIDRs are taken from")
-	fs.String("wg-gateway-server-cluster-role-name", "liqo-gateway", "ClusterRole of gateways") // has no effect
 	fs.StringSliceVar(&f.network.ProtectedNamespaces, "protected-namespaces", []string{metav1.NamespaceSystem},
 		"namespaces to whose pods gateways let no peer open a connection, beside that of Liqo")
 	fs.StringVar(&f.network.GatewayImage, "gateway-image", "",
