@@ -135,11 +135,14 @@ func newKey() ([]byte, error) {
 	return key, nil
 }
 
-// sameGateway reports whether two pods are replicas of one gateway.
-func sameGateway(changed client.Object, root *corev1.Pod) bool {
-	pod, ok := changed.(*corev1.Pod)
-	return ok && plan.IsReplica(pod) && plan.IsReplica(root) && pod.Namespace == root.Namespace &&
-		pod.Labels[api.LabelGatewayName] == root.Labels[api.LabelGatewayName]
+// replicasBeside maps a replica of a gateway to all replicas of it. It lists pods only for a replica:
+// of the pods that change, nearly all are no gateways.
+func replicasBeside(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
+	if pod, ok := obj.(*corev1.Pod); !ok || !plan.IsReplica(pod) {
+		return nil
+	}
+	return ctl.Roots(ctx, r, &corev1.PodList{}, client.InNamespace(obj.GetNamespace()),
+		client.MatchingLabels{api.LabelGatewayName: obj.GetLabels()[api.LabelGatewayName]})
 }
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
@@ -153,7 +156,7 @@ func (o Options) replica() ctl.Registrar {
 		Name: "gateway-replica", Quiet: true, Only: plan.IsReplica,
 		Watches: []ctl.Watch{
 			{Kind: &coordinationv1.Lease{}, Map: holderOf, Relevant: ctl.Differs(hasMoved)},
-			{Kind: &corev1.Pod{}, Map: ctl.Where(&corev1.PodList{}, sameGateway)},
+			{Kind: &corev1.Pod{}, Map: replicasBeside},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.ReplicaInput, error) {
 			in := plan.ReplicaInput{Root: root}
