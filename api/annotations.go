@@ -40,10 +40,6 @@ const (
 	AnnotationPreinstalled = "liqo.io/preinstalled"
 	// AnnotationWebhookServiceName on a webhook configuration is the Service behind it.
 	AnnotationWebhookServiceName = "liqo.io/webhook-service-name"
-	// AnnotationTemplateLabels caches the label keys that came from a template.
-	AnnotationTemplateLabels = "liqo.io/template-labels"
-	// AnnotationTemplateAnnotations caches the annotation keys that came from a template.
-	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
 	// AnnotationOffloadingPatchHash restarts a virtual kubelet when its patch changes.
 	AnnotationOffloadingPatchHash = "liqo.io/offloading-patch-hash"
 	// AnnotationDirectConnectionsData on a ShadowEndpointSlice is JSON for direct endpoints.

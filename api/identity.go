@@ -36,8 +36,6 @@ const (
 	CSRField = "csr"
 	// CertificateField is the certificate in an issued certificate's Secret.
 	CertificateField = "certificate"
-	// AWSConfigSecret holds the credentials of EKS, in the install namespace.
-	AWSConfigSecret = "liqo-aws-config"
 )
 
 // Certificates.

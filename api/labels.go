@@ -112,8 +112,6 @@ const (
 	LabelRouteSubcategory = "networking.liqo.io/route-subcategory"
 	// LabelRouteUnique names the only node that applies the content.
 	LabelRouteUnique = "networking.liqo.io/route-unique"
-	// LabelHostUnreachable ("true") says that hosts cannot reach the address of an IP.
-	LabelHostUnreachable = "networking.liqo.io/host-unreachable"
 )
 
 // Values of the category labels.

@@ -176,9 +176,9 @@ func (f *controllerFlags) addOffloading(fs *pflag.FlagSet) {
 		"force-delete offloaded pods that terminate on a lost node")
 	fs.BoolVar(&f.offloading.DenyDirectConnections, "deny-direct-connections", false,
 		"refuse direct provider-to-provider endpoints")
-	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", "liqo/virtual-kubelet-default",
+	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", api.Namespace+"/"+api.VkOptionsTemplateName,
 		"`namespace/name` of the default VkOptionsTemplate")
-	fs.StringVar(&f.offloading.WebhookSecret, "secret-name", "liqo-webhook-certs",
+	fs.StringVar(&f.offloading.WebhookSecret, "secret-name", api.WebhookCertsSecret,
 		"Secret with the admission server's certificate")
 	fs.BoolVar(&f.identity.StorageEnabled, "enable-storage", true, "offer storage across clusters")
 	fs.StringVar(&f.storage.RealClass, "real-storage-class-name", "",

@@ -31,6 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // KubernetesVersion is the version of the server binaries.
@@ -44,6 +46,9 @@ const (
 	// start.
 	startTries = 3
 )
+
+// init discards the log of controller-runtime, which warns in the output of tests if nobody takes it.
+func init() { log.SetLogger(klog.Logger{}) }
 
 // Server is one running API server.
 type Server struct {
