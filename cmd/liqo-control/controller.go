@@ -258,9 +258,9 @@ const standardLease = 15 * time.Second
 
 // manager returns the options of the manager, with limits for what the caches hold. Of pods that
 // are not Liqo's they hold the place, and of those for consumers a part of the status. Of Secrets
-// they hold the data of those with a label of Liqo, and none that are reflected for consumers. Of
-// the leases of gateways they hold the holders. Pods and ShadowPods, of which there are
-// thousands, are kept encoded.
+// they hold the data of those with a label of Liqo, and none that are reflected for consumers. They
+// hold leases of gateways only, each with its holder and nothing else. Pods and ShadowPods, which
+// may be thousands, are kept encoded.
 func (f *controllerFlags) manager() manager.Options {
 	notReflected, err := labels.Parse("!" + api.LabelOrigin)
 	utilruntime.Must(err) // a constant

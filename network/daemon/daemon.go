@@ -61,7 +61,7 @@ type Role struct {
 	Want func(ctx context.Context) (want plan.State, ready bool, err error)
 	// ObjectChanged is called after each change of an object; nil = Look is called.
 	ObjectChanged func()
-	// Looked is called after each reconcile with its failure; nil = there is none.
+	// Looked is called after each reconcile. The failure is nil if it succeeded.
 	Looked func(context.Context, *Failure)
 	// Tasks run in the background; the first that fails ends the process.
 	Tasks []Task

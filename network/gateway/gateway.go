@@ -56,8 +56,8 @@ type gateway struct {
 	// trips holds round trips of pings in the first tunnel, in microseconds.
 	trips *daemon.Histogram
 
-	// events, and notifications that objects or the Connection changed, or that the server asked a
-	// client to dial again, lead to decisions.
+	// A decision follows each event and each notification: objects or the Connection changed, or the
+	// server asked this client to dial again.
 	events                     chan event
 	objects, connection, moved chan struct{}
 	// end ends the process.

@@ -27,7 +27,8 @@ type Probing struct {
 // Path holds what is known of the path to the peer.
 type Path struct {
 	Running bool
-	// Fit is the last measurement of this peer; nil = none. Last is that of any peer.
+	// Fit is the last measurement of the path to this peer; nil = none. Last is the last one of the
+	// path to any peer.
 	Fit  *Fit
 	Last Fit
 	// Passes is the length of the longest packet to send, in bytes; 0 = not known.
