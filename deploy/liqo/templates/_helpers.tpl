@@ -15,7 +15,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- with .Values.common.globalLabels }}
-{{ toYaml . }}
+{{ include "liqo.strings" . }}
 {{- end }}
 {{- end }}
 
@@ -70,6 +70,26 @@ includes of the same rendering read what the first one stored in the values.
 {{- $classes := list -}}
 {{- range . }}{{ $classes = append $classes (ternary (printf "%s;default" .name) .name (dig "default" false .)) }}{{ end -}}
 {{ join "," $classes }}
+{{- end }}
+
+{{/* A map whose values are text, whatever type users gave them: YAML reads 10 and yes as others. */}}
+{{- define "liqo.strings" -}}
+{{- $strings := dict -}}
+{{- range $k, $v := . }}{{ $_ := set $strings $k (toString $v) }}{{ end -}}
+{{ toYaml $strings }}
+{{- end }}
+
+{{/*
+Labels and annotations of an object, those for all objects included. Call with (dict "root" $ "labels" {…} "annotations" {…}),
+of which the last two may be missing; with "name" and "module" as for liqo.selector it belongs to a component.
+*/}}
+{{- define "liqo.meta" -}}
+{{- $component := hasKey . "name" -}}
+{{- $labels := include (ternary "liqo.component" "liqo.labels" $component) (ternary . .root $component) | fromYaml -}}
+labels: {{- include "liqo.strings" (merge (dict) (.labels | default dict) $labels) | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.common.globalAnnotations | default dict) }}
+annotations: {{- include "liqo.strings" . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* Rules of a process, generated from the markers beside its code. Call with (dict "root" $ "role" "controller"). */}}
