@@ -16,7 +16,6 @@ import (
 
 	"github.com/liqo-go/liqo/deploy/cleanup"
 	"github.com/liqo-go/liqo/internal/role"
-	"github.com/liqo-go/liqo/internal/threads"
 )
 
 func main() {
@@ -25,7 +24,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(log.IntoContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go returnMemory(ctx, calmCheck)
-	go threads.Keep(ctx)
 	if err := root().ExecuteContext(ctx); err != nil {
 		logger.Error(err, "stopped")
 		os.Exit(1)

@@ -4,10 +4,9 @@
 //go:build unix
 
 // Package threads runs the Go code of a process on one thread while one suffices. Work that passes
-// from goroutine to goroutine, such as packets in WireGuard, or objects between watch, queue and
-// worker, wakes another thread at each step if there are several. Waking costs more than the work:
-// measured on 2 cores, a gateway on one thread carried two fifths more small requests and took a
-// fifth less CPU for a Gbit.
+// from goroutine to goroutine, such as packets in WireGuard, wakes another thread at each step if
+// there are several. Waking costs more than the work: measured on 2 cores, a gateway on one thread
+// carried two fifths more small requests and took a fifth less CPU for a Gbit.
 package threads
 
 import (
