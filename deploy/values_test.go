@@ -6,6 +6,7 @@ package deploy_test
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ var bases = [...]string{
 		"controllerManager: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}, virtualKubelet: {metrics: {podMonitor: {enabled: true}}}, " +
 		"networking: {fabric: {metrics: {podMonitor: {enabled: true}}}, gatewayTemplates: {metrics: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}}}}",
 	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}}",
+	"{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}, " +
+		"metrics: {prometheusOperator: {enabled: true}}, openshiftConfig: {enabled: true}}",
 }
 
 // TestEveryKeyActsOrIsNamed: a changed value changes the applied objects, or the notes say that its key
@@ -29,10 +32,7 @@ var bases = [...]string{
 func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	schema := &node{}
-	if err := json.Unmarshal(c.Schema, schema); err != nil {
-		t.Fatal(err)
-	}
+	schema := schemaOf(t, c)
 	var before [len(bases)]map[string]string
 	for i := range bases {
 		before[i] = renderWith(t, c, bases[i], nil, nil)
@@ -40,7 +40,8 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	keys := 0
 	schema.walk(schema.Defs, nil, func(path []string, n *node) {
 		keys++
-		if path[0] == "global" { // Helm's own
+		// Helm's own, and what acts on nodes only; see TestOldKernelsAreRefused.
+		if path[0] == "global" || path[0] == "requirements" {
 			return
 		}
 		for i, base := range bases {
@@ -58,6 +59,47 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	if keys < 150 {
 		t.Errorf("only %d keys were tried", keys)
 	}
+}
+
+// TestValuesOfTheOriginal: an installation of the original has values that are accepted here, also with others in their
+// place. The notes name those that do not act.
+func TestValuesOfTheOriginal(t *testing.T) {
+	t.Parallel()
+	c := load(t)
+	data, err := os.ReadFile("testdata/original-values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := values(t, string(data))
+	rendered := renderWith(t, c, string(data), nil, nil)
+	for _, key := range []string{"tag v1.2.0", "networking.fabric.image.name", "webhook.image", "metricAgent", "telemetry"} {
+		if !strings.Contains(rendered[notes], "Ignored: "+key+" ") {
+			t.Errorf("the notes do not name %s:\n%s", key, rendered[notes])
+		}
+	}
+	if text := rendered["liqo/templates/fabric.yaml"]; !strings.Contains(text, "image: liqo-go/liqo:"+c.Metadata.AppVersion) {
+		t.Errorf("the fabric runs an image of the original:\n%s", text)
+	}
+	keys := 0
+	schema := schemaOf(t, c)
+	schema.walk(schema.Defs, nil, func(path []string, n *node) {
+		if standard := valueAt(original, path); standard != nil {
+			keys++
+			renderWith(t, c, string(data), path, n.otherValue(schema.Defs, standard))
+		}
+	})
+	if keys < 150 {
+		t.Errorf("only %d keys were tried", keys)
+	}
+}
+
+func schemaOf(t *testing.T, c *chart.Chart) *node {
+	t.Helper()
+	schema := &node{}
+	if err := json.Unmarshal(c.Schema, schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
 }
 
 const notes = "liqo/templates/NOTES.txt"
@@ -188,6 +230,8 @@ func (n *node) otherValue(defs map[string]*node, standard any) any {
 		return "12345s"
 	case strings.Contains(n.Pattern, "/[0-9]"):
 		return "192.0.2.0/24"
+	case strings.Contains(n.Pattern, "sha256"):
+		return "sha256:" + strings.Repeat("0", 64)
 	case strings.Contains(n.Pattern, "Ki|Mi"):
 		return "12345Ki"
 	case strings.Contains(n.Pattern, "https?"):

@@ -3,20 +3,48 @@ Copyright The Liqo Authors.
 SPDX-License-Identifier: Apache-2.0
 */}}
 
-{{/* The image of every workload. */}}
+{{/*
+The image of a workload. Call with (dict "root" $ "image" .Values.x.image), of which name and version come before those
+for all, or with $ alone. Names and releases of the original's images are ignored: they are not of this chart.
+*/}}
 {{- define "liqo.image" -}}
-{{ .Values.image.name }}:{{ .Values.tag | default .Chart.AppVersion }}
+{{- $root := .root | default . -}}
+{{- $image := .image | default dict -}}
+{{- $name := $root.Values.image.name -}}
+{{- if and $image.name (not (include "liqo.originalName" $image.name)) }}{{ $name = $image.name }}{{ end -}}
+{{- $own := $root.Chart.AppVersion -}}
+{{- $tag := $own -}}
+{{- range list $root.Values.tag $image.version }}
+{{- if and . (not (include "liqo.originalTag" (dict "root" $root "tag" .))) }}{{ $tag = toString . }}{{ end -}}
+{{- end -}}
+{{- if and $root.Values.image.digest (eq (trimPrefix "v" $tag) (trimPrefix "v" $own)) -}}
+{{ $name }}@{{ $root.Values.image.digest }}
+{{- else -}}
+{{ $name }}:{{ $tag }}
+{{- end -}}
+{{- end }}
+
+{{/* Not empty for the name of an image of the original, in its registry or in a mirror of it. */}}
+{{- define "liqo.originalName" -}}
+{{- if regexMatch "(^|/)liqotech/" . }}true{{ end -}}
+{{- end }}
+
+{{/* Not empty for a release of the original: this chart has none from 1.0 on as long as it is 0.x itself. Call with (dict "root" $ "tag" …). */}}
+{{- define "liqo.originalTag" -}}
+{{- if and (regexMatch "^v?1\\.[0-9]+\\.[0-9]+" (toString .tag)) (regexMatch "^v?0\\." .root.Chart.AppVersion) }}true{{ end -}}
 {{- end }}
 
 {{/* Labels of every object of the chart. */}}
 {{- define "liqo.labels" -}}
-app.kubernetes.io/part-of: liqo
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
-{{- with .Values.common.globalLabels }}
-{{ include "liqo.strings" . }}
-{{- end }}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "liqo"
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_")) -}}
+{{- /* Ours win: selectors and rights follow them. */ -}}
+{{- $all := omit (.Values.common.globalLabels | default dict)
+  "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
+{{ include "liqo.strings" (merge $own $all) }}
 {{- end }}
 
 {{/* Labels that select the pods of a component. Call with (dict "root" $ "name" "proxy" "module" "networking"). */}}
@@ -61,7 +89,7 @@ includes of the same rendering read what the first one stored in the values.
 {{/* A map as k=v,k=v in the order of its keys. */}}
 {{- define "liqo.pairs" -}}
 {{- $pairs := list -}}
-{{- range $k, $v := . }}{{ $pairs = append $pairs (printf "%s=%v" $k $v) }}{{ end -}}
+{{- range $k, $v := include "liqo.strings" . | fromYaml }}{{ $pairs = append $pairs (printf "%s=%s" $k $v) }}{{ end -}}
 {{ join "," $pairs }}
 {{- end }}
 
@@ -72,10 +100,12 @@ includes of the same rendering read what the first one stored in the values.
 {{ join "," $classes }}
 {{- end }}
 
-{{/* A map whose values are text, whatever type users gave them: YAML reads 10 and yes as others. */}}
+{{/* A map whose values are text, whatever type users gave them: YAML reads 10 and true as others. */}}
 {{- define "liqo.strings" -}}
 {{- $strings := dict -}}
-{{- range $k, $v := . }}{{ $_ := set $strings $k (toString $v) }}{{ end -}}
+{{- range $k, $v := . }}
+{{- if not (kindIs "invalid" $v) }}{{ $_ := set $strings $k (ternary (toJson $v) (toString $v) (kindIs "float64" $v)) }}{{ end }}
+{{- end -}}
 {{ toYaml $strings }}
 {{- end }}
 
@@ -109,17 +139,14 @@ capabilities: {drop: [ALL]}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* Pod template metadata. Call with (dict "root" $ "name" … "module" … "pod" .Values.x.pod). */}}
+{{/*
+Pod template metadata. Call with (dict "root" $ "name" … "module" … "pod" .Values.x.pod); "podlabels" may hold further
+labels. Users' labels do not replace those that selectors follow.
+*/}}
 {{- define "liqo.podmeta" -}}
-{{- with .pod.annotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-labels:
-  {{- include "liqo.component" . | nindent 2 }}
-  {{- with .pod.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+{{- $labels := merge (dict) (.podlabels | default dict)
+  (omit (.pod.labels | default dict) "app.kubernetes.io/name" "app.kubernetes.io/instance") -}}
+{{ include "liqo.meta" (dict "root" .root "name" .name "module" .module "labels" $labels "annotations" .pod.annotations) }}
 {{- end }}
 
 {{/* Further arguments of a container, as list items. Call with (dict "root" $ "pod" .Values.x.pod). */}}
@@ -142,7 +169,7 @@ priorityClassName: {{ . }}
 {{/* Where Deployments run. */}}
 {{- define "liqo.placement" -}}
 {{- with .Values.common.nodeSelector }}
-nodeSelector: {{ toYaml . | nindent 2 }}
+nodeSelector: {{ include "liqo.strings" . | nindent 2 }}
 {{- end }}
 {{- with .Values.common.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}

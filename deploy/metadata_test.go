@@ -1,0 +1,294 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
+)
+
+const minimal = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
+
+// objects returns what the chart renders with values, besides the minimal ones, that Prometheus' operator is there.
+func objects(t *testing.T, values string) []*unstructured.Unstructured {
+	t.Helper()
+	vals, err := chartutil.ReadValues([]byte(minimal + values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(capabilities.APIVersions, "monitoring.coreos.com/v1")
+	c := load(t)
+	full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, capabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := engine.Render(c, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for name, text := range rendered {
+		for _, doc := range regexp.MustCompile(`(?m)^---$`).Split(text, -1) {
+			obj := &unstructured.Unstructured{}
+			if !strings.HasSuffix(name, ".yaml") {
+				continue
+			}
+			if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, doc)
+			}
+			if len(obj.Object) > 0 {
+				all = append(all, obj)
+			}
+		}
+	}
+	return all
+}
+
+// TestGlobalMetadata: all objects and pod templates have the global labels and annotations, and the controller is told
+// them. Labels that selectors follow stay.
+func TestGlobalMetadata(t *testing.T) {
+	t.Parallel()
+	told := ""
+	for _, obj := range objects(t, `
+common: {globalLabels: {team: net, app.kubernetes.io/name: x}, globalAnnotations: {note: "it's a,b=c"}}
+controllerManager: {pod: {labels: {app.kubernetes.io/instance: x}}}
+metrics: {enabled: true}
+openshiftConfig: {enabled: true}
+`) {
+		// Hooks, objects of our own kinds and the cluster's ID have labels alone.
+		_, hook := obj.GetAnnotations()["helm.sh/hook"]
+		if hook || strings.Contains(obj.GetAPIVersion(), ".liqo.io/") || obj.GetName() == "liqo-clusterid-configmap" {
+			continue
+		}
+		name := obj.GetKind() + " " + obj.GetName()
+		parts := map[string]any{name: obj.Object}
+		if template, ok, _ := unstructured.NestedMap(obj.Object, "spec", "template"); ok && template["metadata"] != nil {
+			parts["pod of "+name] = template
+		}
+		for part, content := range parts {
+			of := unstructured.Unstructured{Object: content.(map[string]any)}
+			if of.GetLabels()["team"] != "net" || of.GetAnnotations()["note"] != "it's a,b=c" {
+				t.Errorf("%s: labels %v, annotations %v", part, of.GetLabels(), of.GetAnnotations())
+			}
+			for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance"} {
+				if of.GetLabels()[key] == "x" {
+					t.Errorf("%s: label %s was replaced", part, key)
+				}
+			}
+		}
+		if name == "Deployment liqo-controller-manager" {
+			told = fmt.Sprint(obj.Object)
+		}
+	}
+	for _, flag := range []string{"--global-labels=app.kubernetes.io/name=x,team=net", `--global-annotations={"note":"it's a,b=c"}`} {
+		if !strings.Contains(told, flag) {
+			t.Errorf("the controller lacks %s:\n%s", flag, told)
+		}
+	}
+}
+
+// TestTextMayBeWrittenAsNumbers: YAML makes numbers and booleans of what is text in Kubernetes.
+func TestTextMayBeWrittenAsNumbers(t *testing.T) {
+	t.Parallel()
+	all := objects(t, `
+tag: 1.5
+common:
+  globalLabels: {rank: 1, gone: null}
+  globalAnnotations: {argocd.argoproj.io/sync-wave: 10, build: 12345678, scrape: true}
+  nodeSelector: {generation: 2}
+  extraArgs: [5]
+discovery: {config: {clusterLabels: {zone: 1, big: 12345678}}}
+controllerManager: {pod: {labels: {rank: 1}, annotations: {scrape: true}, extraArgs: [7]}}
+networking: {fabric: {nodeSelector: {gpu: false}}}
+proxy: {service: {annotations: {port: 8118}}}
+offloading: {runtimeClass: {labels: {rank: 1}, nodeSelector: {labels: {virtual: true}}}}
+metrics: {enabled: true}
+`)
+	for _, obj := range all {
+		eachMap(obj.Object, func(field string, content map[string]any) {
+			if !slices.Contains([]string{"labels", "annotations", "matchLabels", "nodeSelector"}, field) {
+				return
+			}
+			for key, value := range content {
+				if _, ok := value.(string); !ok {
+					t.Errorf("%s %s: %s %s is %v", obj.GetKind(), obj.GetName(), field, key, value)
+				}
+			}
+		})
+		if obj.GetAnnotations()["build"] != "12345678" && obj.GetKind() == "Deployment" {
+			t.Errorf("%s: annotations %v", obj.GetName(), obj.GetAnnotations())
+		}
+		if text := fmt.Sprint(obj.Object); obj.GetName() == "liqo-controller-manager" && obj.GetKind() == "Deployment" &&
+			(!strings.Contains(text, "--cluster-labels=big=12345678,zone=1 ") || !strings.Contains(text, "liqo:1.5 ")) {
+			t.Error(text)
+		}
+	}
+}
+
+// eachMap visits the maps in fields of an object.
+func eachMap(value any, visit func(field string, content map[string]any)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for field, part := range value {
+			if content, ok := part.(map[string]any); ok {
+				visit(field, content)
+			}
+			eachMap(part, visit)
+		}
+	case []any:
+		for _, part := range value {
+			eachMap(part, visit)
+		}
+	}
+}
+
+// TestImages: which image workloads run.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	version := load(t).Metadata.AppVersion
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for _, test := range []struct{ values, proxy, controller string }{
+		{"", "liqo-go/liqo:" + version, "liqo-go/liqo:" + version},
+		{"image: {name: mirror.example/liqo}\ntag: v9", "mirror.example/liqo:v9", "mirror.example/liqo:v9"},
+		{"image: {digest: '" + digest + "'}", "liqo-go/liqo@" + digest, "liqo-go/liqo@" + digest},
+		{"image: {digest: '" + digest + "'}\ntag: " + version, "liqo-go/liqo@" + digest, "liqo-go/liqo@" + digest},
+		{"image: {digest: '" + digest + "'}\ntag: v9", "liqo-go/liqo:v9", "liqo-go/liqo:v9"},
+		{"proxy: {image: {name: mirror.example/liqo, version: v9}}", "mirror.example/liqo:v9", "liqo-go/liqo:" + version},
+		{"image: {digest: '" + digest + "'}\nproxy: {image: {name: mirror.example/liqo}}",
+			"mirror.example/liqo@" + digest, "liqo-go/liqo@" + digest},
+		{"tag: v1.2.0\nproxy: {image: {name: ghcr.io/liqotech/proxy, version: v1.0.0-rc.3}}",
+			"liqo-go/liqo:" + version, "liqo-go/liqo:" + version},
+	} {
+		for _, obj := range objects(t, test.values) {
+			want := map[string]string{"liqo-proxy": test.proxy, "liqo-controller-manager": test.controller}[obj.GetName()]
+			containers, found, _ := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
+			if want == "" || !found {
+				continue
+			}
+			if got := containers[0].(map[string]any)["image"]; got != want {
+				t.Errorf("%s: %s runs %s, want %s", test.values, obj.GetName(), got, want)
+			}
+		}
+	}
+}
+
+// TestMonitors: where metrics are served and Prometheus' operator is there each component has a monitor, unless values
+// say otherwise.
+func TestMonitors(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string][]string{
+		"": nil,
+		"metrics: {enabled: true}": {"PodMonitor liqo-fabric", "PodMonitor liqo-gateway", "PodMonitor liqo-virtual-kubelet",
+			"ServiceMonitor liqo-controller-manager"},
+		"virtualKubelet: {metrics: {enabled: true}}": {"PodMonitor liqo-virtual-kubelet"},
+		"metrics: {enabled: true}\nnetworking: {enabled: false}\nvirtualKubelet: {metrics: {podMonitor: {enabled: false}}}": {
+			"ServiceMonitor liqo-controller-manager"},
+		"metrics: {enabled: true}\nnetworking: {enabled: false}\ncontrollerManager: {metrics: {podMonitor: {enabled: true}}}": {
+			"PodMonitor liqo-controller-manager", "PodMonitor liqo-virtual-kubelet"},
+	} {
+		var got []string
+		for _, obj := range objects(t, values) {
+			if strings.HasSuffix(obj.GetKind(), "Monitor") {
+				got = append(got, obj.GetKind()+" "+obj.GetName())
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+// TestOldKernelsAreRefused names the node, unless the check is off. Virtual nodes have no kernel.
+func TestOldKernelsAreRefused(t *testing.T) {
+	t.Parallel()
+	config := apitest.Start(t).Config
+	c, err := client.New(config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := func(requirements string) error {
+		vals, err := chartutil.ReadValues([]byte(minimal + requirements))
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded := load(t)
+		full, err := chartutil.ToRenderValues(loaded, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.RenderWithClient(loaded, full, config)
+		return err
+	}
+	node := func(name, kernel string, labels map[string]string) {
+		obj := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		obj.Status.NodeInfo.KernelVersion, obj.Status.NodeInfo.OperatingSystem = kernel, "linux"
+		if err := c.Status().Update(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node("new", "6.1.0-18-amd64", nil)
+	node("least", "5.10.0", nil)
+	node("virtual", "4.4.0", map[string]string{"liqo.io/type": "virtual-node"})
+	if err := install(""); err != nil {
+		t.Error(err)
+	}
+	node("old", "4.18.0-553.el8.x86_64", nil)
+	if err := install(""); err == nil || !strings.Contains(err.Error(), "node old has kernel 4.18, and 5.10 is needed") {
+		t.Errorf("an old kernel gives %v", err)
+	}
+	for _, off := range []string{"enabled: false", "disabled: true"} {
+		if err := install("requirements: {kernel: {" + off + "}}"); err != nil {
+			t.Errorf("%s: %v", off, err)
+		}
+	}
+}
+
+// TestConstraintsOfOpenShift: the roles of fabric, gateways and virtual kubelets let them use their constraints, where
+// values say that there are any.
+func TestConstraintsOfOpenShift(t *testing.T) {
+	t.Parallel()
+	allowed := func(values string) map[string]any {
+		roles := map[string]any{}
+		for _, obj := range objects(t, values) {
+			rules, _, _ := unstructured.NestedSlice(obj.Object, "rules")
+			for _, rule := range rules {
+				if rule := rule.(map[string]any); cmp.Equal(rule["verbs"], []any{"use"}) {
+					roles[obj.GetName()] = rule["resourceNames"]
+				}
+			}
+		}
+		return roles
+	}
+	if got := allowed(""); len(got) > 0 {
+		t.Errorf("without OpenShift: %v", got)
+	}
+	want := map[string]any{
+		"liqo-fabric":                []any{"liqo-fabric"},
+		"liqo-gateway":               []any{"liqo-gateway"},
+		"liqo-virtual-kubelet-local": []any{"nonroot-v2", "anyuid"},
+	}
+	if diff := cmp.Diff(want, allowed("openshiftConfig: {enabled: true, virtualKubeletSCCs: [anyuid]}")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
