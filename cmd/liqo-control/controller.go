@@ -66,6 +66,7 @@ type controllerFlags struct {
 	limitsEnforcement, vkOptionsTemplate string
 	ceilings, guestPods, namespaceBounds string // JSON
 	ca                                   string // base64
+	globalLabels, globalAnnotations      string // pairs or JSON
 	leaderElection                       bool
 	leaseDuration                        time.Duration
 	metricsAddress, healthAddress        string
@@ -97,7 +98,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 		"gateway-server-resources", "gateway-client-resources",
 		"wg-gateway-server-cluster-role-name", "wg-gateway-client-cluster-role-name",
 		"enable-api-server-proxy-ip-remapping", "resync-period", "client-qps", "client-max-burst", "client-timeout",
-		"global-labels", "global-annotations", "resource-validator-refresh-interval")
+		"resource-validator-refresh-interval")
 }
 
 // addProcess adds the flags of the process and of the modules as a whole.
@@ -114,6 +115,10 @@ func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease,
 		"time after which another replica follows one that fell silent; 2 s or more")
+	fs.StringVar(&f.globalLabels, "global-labels", "",
+		"labels of all objects made in this cluster, as `k=v,k=v` or JSON")
+	fs.StringVar(&f.globalAnnotations, "global-annotations", "",
+		"annotations of all objects made in this cluster, as `k=v,k=v` or JSON")
 	fs.StringVar(&f.metricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
 	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
 }
@@ -230,6 +235,11 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 	if err != nil {
 		return nil, err
 	}
+	global, err := f.global()
+	if err != nil {
+		return nil, err
+	}
+	mgr = ctl.Marked(mgr, global)
 	for _, r := range registrars {
 		if err := r.Register(mgr); err != nil {
 			return nil, fmt.Errorf("register controller: %w", err)

@@ -19,6 +19,7 @@ import (
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/ctl"
 )
 
 // complete fills in the options that several rooms share, and those that are decoded from texts.
@@ -100,6 +101,33 @@ func (f *controllerFlags) loadCA(config *rest.Config) (err error) {
 	}
 	f.identity.CA = config.CAData
 	return nil
+}
+
+// global returns the labels and annotations of all objects made in this cluster.
+func (f *controllerFlags) global() (g ctl.Global, err error) {
+	if g.Labels, err = pairs("--global-labels", f.globalLabels); err != nil {
+		return g, err
+	}
+	g.Annotations, err = pairs("--global-annotations", f.globalAnnotations)
+	return g, err
+}
+
+// pairs reads `k=v,k=v` or, because values may contain commas, a JSON object of texts.
+func pairs(flag, text string) (map[string]string, error) {
+	out := map[string]string{}
+	if strings.HasPrefix(text, "{") {
+		return out, decode(flag, text, &out)
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok && text != "" {
+			return nil, fmt.Errorf("flag %s: %q is not k=v", flag, pair)
+		}
+		if ok {
+			out[key] = value
+		}
+	}
+	return out, nil
 }
 
 // class splits `name;default`.
