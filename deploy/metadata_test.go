@@ -25,6 +25,9 @@ import (
 
 const minimal = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
 
+// release is a first installation.
+var release = chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}
+
 // objects returns what the chart renders with values, besides the minimal ones, that Prometheus' operator is there.
 func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
@@ -35,7 +38,7 @@ func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(capabilities.APIVersions, "monitoring.coreos.com/v1")
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, capabilities)
+	full, err := chartutil.ToRenderValues(c, vals, release, capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,9 @@ openshiftConfig: {enabled: true}
 			told = fmt.Sprint(obj.Object)
 		}
 	}
-	for _, flag := range []string{"--global-labels=app.kubernetes.io/name=x,team=net", `--global-annotations={"note":"it's a,b=c"}`} {
+	for _, flag := range []string{
+		"--global-labels=app.kubernetes.io/name=x,team=net", `--global-annotations={"note":"it's a,b=c"}`,
+	} {
 		if !strings.Contains(told, flag) {
 			t.Errorf("the controller lacks %s:\n%s", flag, told)
 		}
@@ -230,7 +235,7 @@ func TestOldKernelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		loaded := load(t)
-		full, err := chartutil.ToRenderValues(loaded, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+		full, err := chartutil.ToRenderValues(loaded, vals, release, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

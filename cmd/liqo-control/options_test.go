@@ -50,10 +50,11 @@ func TestGlobalFlags(t *testing.T) {
 	}
 	c.control(t, "--global-labels=team=net", `--global-annotations={"note":"a,b=c"}`)
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: api.AuthenticationKeysSecret}}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	made := func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(keys), keys)
 		return err == nil, client.IgnoreNotFound(err)
-	})
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, made)
 	if err != nil || keys.Labels["team"] != "net" || keys.Annotations["note"] != "a,b=c" {
 		t.Errorf("labels %v, annotations %v, error %v", keys.Labels, keys.Annotations, err)
 	}
