@@ -18,7 +18,7 @@ import (
 //go:embed all:liqo crds
 var files embed.FS
 
-// ChartFiles returns the files of the chart by their path inside it.
+// ChartFiles returns the files of the chart by their path inside it. A release's chart has its version and image.
 func ChartFiles() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := fs.WalkDir(files, "liqo", func(name string, entry fs.DirEntry, err error) error {
@@ -32,7 +32,10 @@ func ChartFiles() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the chart: %w", err)
 	}
-	return out, nil
+	if version == "" {
+		return out, nil
+	}
+	return out, StampChart(out, version, image, digest)
 }
 
 // CRDs returns the CustomResourceDefinitions, ordered by name.
