@@ -28,7 +28,7 @@ build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
 
 image: deps build ## bin/liqo-image.tar, without a container engine
-	go run ./deploy/image -tag $(IMAGE) -o bin/liqo-image.tar bin/liqo bin/liqo-control
+	go run ./deploy/image/archive -tag $(IMAGE) -o bin/liqo-image.tar bin/liqo bin/liqo-control
 
 deps: ## Debian packages for the test clusters, when missing
 	$(TESTBED) deps
@@ -63,7 +63,7 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go' ':!testbed'))))
 
 test-unit: ## side by side, then alone those that assert a time
-	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./...
+	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./... ./deploy/image/...
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
 STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)

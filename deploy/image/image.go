@@ -1,104 +1,75 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image writes the container image of Liqo as a docker archive, without a container
-// engine: a layer with nft and the libraries it needs, taken from this machine, and a layer with
-// the static binaries, which are its arguments.
-package main
+// Package image makes the container image of Liqo without a container engine: a layer with nft and the libraries it
+// needs, and a layer with the static binaries. Equal input makes equal images. Command archive writes one for
+// development; deploy/release makes those of releases.
+package image
 
 import (
 	"archive/tar"
 	"bytes"
-	"flag"
+	"compress/gzip"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
-	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-func main() {
-	tag := flag.String("tag", "", "name:tag of the image")
-	out := flag.String("o", "", "archive to write")
-	flag.Parse()
-	if err := build(flag.Args(), *tag, *out); err != nil {
-		log.Fatal(err)
-	}
+// user is the UID and GID of processes whose pods name none: the chart's, which no file of the image belongs to.
+const user = "65532:65532"
+
+// Files are files of an image: the path in the image, absolute, and the file to copy.
+type Files map[string]string
+
+// Options say what is in an image.
+type Options struct {
+	Architecture string            // as Go names it
+	Created      time.Time         // zero: the image does not say
+	Labels       map[string]string // of the image's config
+	Layers       []Files           // from the lowest; what changes least comes first
+	Small        bool              // compress as much as gzip can, which takes several times longer
 }
 
-// build writes the image to out. The result depends on the inputs only: no times, no order.
-func build(binaries []string, tag, out string) error {
-	ref, err := name.NewTag(tag)
-	if err != nil {
-		return fmt.Errorf("parse image name: %w", err)
-	}
-	nft, err := nftFiles()
-	if err != nil {
-		return err
-	}
-	base, err := layer(nft)
-	if err != nil {
-		return err
-	}
-	programs := map[string]string{}
-	for _, binary := range binaries {
-		programs["/usr/bin/"+filepath.Base(binary)] = binary
-	}
-	app, err := layer(programs)
-	if err != nil {
-		return err
-	}
-	platform, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH})
-	if err != nil {
-		return fmt.Errorf("set image platform: %w", err)
-	}
-	image, err := mutate.AppendLayers(platform, base, app)
-	if err != nil {
-		return fmt.Errorf("append layers: %w", err)
-	}
-	image, err = mutate.Config(image, v1.Config{
-		Entrypoint: []string{"/usr/bin/liqo"},
-		Env:        []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
-		WorkingDir: "/",
+// New makes an image for Linux.
+func New(o Options) (v1.Image, error) {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: "linux", Architecture: o.Architecture, Created: v1.Time{Time: o.Created}, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/usr/bin/liqo"},
+			Env:        []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+			WorkingDir: "/",
+			User:       user,
+			Labels:     o.Labels,
+		},
 	})
 	if err != nil {
-		return fmt.Errorf("set image config: %w", err)
+		return nil, fmt.Errorf("set image config: %w", err)
 	}
-	return tarball.WriteToFile(out, ref, image)
+	for _, files := range o.Layers {
+		packed, err := layer(files, o.Small)
+		if err != nil {
+			return nil, err
+		}
+		if image, err = mutate.AppendLayers(image, packed); err != nil {
+			return nil, fmt.Errorf("append layer: %w", err)
+		}
+	}
+	return image, nil
 }
 
-// nftFiles maps paths in the image to files of this machine: nft, its interpreter and libraries.
-func nftFiles() (map[string]string, error) {
-	nft, err := exec.LookPath("nft")
-	if err != nil {
-		return nil, fmt.Errorf("find nft (Debian package nftables): %w", err)
-	}
-	listing, err := exec.Command("ldd", nft).Output()
-	if err != nil {
-		return nil, fmt.Errorf("list libraries of %s: %w", nft, err)
-	}
-	files := map[string]string{"/usr/sbin/nft": nft}
-	for _, lib := range regexp.MustCompile(`/\S+`).FindAllString(string(listing), -1) {
-		files[lib] = lib
-	}
-	return files, nil
-}
-
-// layer packs files, keyed by their path in the image, in path order and with zero times.
-func layer(files map[string]string) (v1.Layer, error) {
+// layer packs files in path order and with zero times.
+func layer(files Files, small bool) (v1.Layer, error) {
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
 	dirs := map[string]bool{"/": true}
@@ -113,9 +84,13 @@ func layer(files map[string]string) (v1.Layer, error) {
 	if err := tw.Close(); err != nil {
 		return nil, fmt.Errorf("close layer: %w", err)
 	}
+	level := gzip.BestSpeed
+	if small {
+		level = gzip.BestCompression
+	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
-	})
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(level), tarball.WithCompressedCaching)
 }
 
 // addDirs writes the directories down to dir that are not in the layer yet.
