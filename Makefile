@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz clean
+.PHONY: build image deps testbed-build generate picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -48,6 +48,7 @@ check: ## format, vet, linters, generated files, import law
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	GOWORK=off go build -C lint -o ../bin/lint
 	bin/lint ./... ./testbed/... ./deploy/image/...
+	cd deploy/release && GOWORK=off ../../bin/lint ./...
 	go test -count=1 -vet=off ./internal/law
 	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	$(MAKE) generate
@@ -64,6 +65,7 @@ TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_
 
 test-unit: ## side by side, then alone those that assert a time
 	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./... ./deploy/image/...
+	cd deploy/release && GOWORK=off $(GO_TEST) ./...
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
 STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
@@ -116,5 +118,13 @@ fuzz: ## what is read of others, with input nobody thought of, FUZZTIME for each
 	@git grep -o '^func Fuzz[A-Za-z]*' -- '*_test.go' | sed 's|/[^/]*:func | |' | while read package name; do \
 		go test ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit; done
 
+RELEASE := GOWORK=off go run -C deploy/release .
+
+release: ## dist/, from the commit: VERSION= REGISTRY=<host/folder> URL=<of the files> [KEY=<to sign with>]
+	$(RELEASE) build -dist '$(CURDIR)/dist' -version '$(VERSION)' -registry '$(REGISTRY)' -url '$(URL)' -key '$(KEY)'
+
+release-push: ## image and chart of dist/ to REGISTRY=<host/folder> [KEY=<to sign with>]
+	$(RELEASE) push -dist '$(CURDIR)/dist' -registry '$(REGISTRY)' -key '$(KEY)'
+
 clean:
-	rm -rf bin
+	rm -rf bin dist
