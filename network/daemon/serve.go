@@ -12,8 +12,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,29 +149,4 @@ func ask(ctx context.Context, role, what string, out io.Writer) error {
 	}
 	_, err = io.Copy(out, resp.Body)
 	return err
-}
-
-// OverlaySources adds the flag for further source addresses of overlay frames.
-func OverlaySources(cmd *cobra.Command, to *[]netip.Prefix) {
-	const usage = "further CIDRs that frames of the overlay come from, beside nodes and gateways; comma-separated"
-	cmd.Flags().Func("overlay-sources", usage, func(text string) error {
-		for cidr := range strings.SplitSeq(text, ",") {
-			p, err := netip.ParsePrefix(cidr)
-			if err != nil {
-				return err
-			}
-			*to = append(*to, p.Masked())
-		}
-		return nil
-	})
-}
-
-// Ignore accepts documented flags that have no effect, so that existing templates and extra
-// arguments keep working.
-func Ignore(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		cmd.Flags().StringArray(name, nil, "accepted and ignored")
-		flag := cmd.Flags().Lookup(name)
-		flag.Hidden, flag.NoOptDefVal = true, "true"
-	}
 }

@@ -167,8 +167,8 @@ func Command() *cobra.Command {
 	fs.BoolVar(&o.FullMasquerade, "full-masquerade", false, "let peers see the first external address instead of pods'")
 	fs.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
-	daemon.OverlaySources(cmd, &o.OverlaySources)
-	daemon.Ignore(cmd, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor",
+	plan.AddOverlaySources(fs, &o.OverlaySources)
+	plan.AddIgnored(fs, "podname", "geneve-cleanup-interval", "disable-arp", "enable-nft-monitor",
 		"enable-route-monitor", "disable-kernel-version-check", "minimum-kernel-version", "reconcile-timeout",
 		"global-labels", "global-annotations")
 	cmd.AddCommand(daemon.ShowCommand("fabric"))
