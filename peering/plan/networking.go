@@ -4,6 +4,10 @@
 package plan
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liqo-go/liqo/api"
@@ -23,7 +27,7 @@ func (in Input) networking() []corev1beta1.Condition {
 			text{"NetworkConfigurationPresence", "the network configuration is there"},
 			text{"NetworkConfigurationMissing", "no Configuration for this peer; run 'liqoctl network connect'"}),
 		presence(corev1beta1.NetworkGatewayPresenceCondition, gateways > 0,
-			text{"GatewayPresence", "a gateway is there"},
+			text{"GatewayPresence", in.endpoints()},
 			text{"GatewayMissing", "no gateway for this peer; run 'liqoctl network connect'"}),
 	}
 	if len(in.GatewayServers) > 0 {
@@ -35,6 +39,36 @@ func (in Input) networking() []corev1beta1.Condition {
 			pointers(in.GatewayClients)))
 	}
 	return append(conditions, in.connection())
+}
+
+// endpoints says where clients reach the gateway servers, and where the gateway clients dial.
+func (in Input) endpoints() string {
+	var says []string
+	for i := range in.GatewayServers {
+		if e := in.GatewayServers[i].Status.Endpoint; e != nil {
+			says = append(says, "the peer reaches the gateway server at "+where(e))
+		}
+	}
+	for i := range in.GatewayClients {
+		if e := in.GatewayClients[i].Spec.Endpoint; e != nil && len(e.Addresses) > 0 {
+			says = append(says, "the gateway client dials "+where(e))
+		}
+	}
+	if len(says) == 0 {
+		return "a gateway is there"
+	}
+	return api.Printable(strings.Join(says, "; "))
+}
+
+// where returns addresses and ports of a server.
+func where(e *netv1beta1.EndpointStatus) string {
+	ports := e.Ports
+	if len(ports) == 0 {
+		ports = []int32{e.Port}
+	}
+	numbers := strings.Trim(fmt.Sprint(ports), "[]")
+	return fmt.Sprintf("%s, port %s %s", strings.Join(e.Addresses, ", "), strings.ReplaceAll(numbers, " ", ", "),
+		cmp.Or(e.Protocol, netv1beta1.ProtocolUDP))
 }
 
 // presence returns the condition of a subject that exists, or does not.
