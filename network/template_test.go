@@ -4,6 +4,7 @@
 package network_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,25 +34,58 @@ func TestChartTemplates(t *testing.T) {
 	})
 }
 
+// TestTemplatesOfTheOriginal follows templates that were written for three containers to the workload,
+// and to the condition that names what has no effect. That the process takes its arguments, and that
+// Services lead to it, is tested where the process is: in cmd/liqo.
+func TestTemplatesOfTheOriginal(t *testing.T) {
+	t.Parallel()
+	story.Each(t, "testdata/original/*.txtar", func(t *testing.T, s *story.Story) {
+		template := parsed(t, string(s.Part("template.yaml")))[0]
+		p := planned(t, map[string]*unstructured.Unstructured{template.GetKind(): template}, s.Part("gateway.yaml"))
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(content, "status", "conditions")
+		var says strings.Builder
+		for _, c := range conditions {
+			c := c.(map[string]any)
+			fmt.Fprintf(&says, "%s %s: %s\n", c["type"], c["reason"], c["message"])
+		}
+		s.Expect(t, "condition.txt", says.String())
+		s.Expect(t, "workload.yaml", specs(t, p.Objects))
+	})
+}
+
 // workload renders the gateway and plans the workload of the rendered object.
 func workload(t *testing.T, templates map[string]*unstructured.Unstructured, gateway []byte) string {
 	t.Helper()
+	return specs(t, planned(t, templates, gateway).Objects)
+}
+
+// planned renders the gateway and returns the plan of the rendered object.
+func planned(t *testing.T, templates map[string]*unstructured.Unstructured, gateway []byte) desired.Plan {
+	t.Helper()
+	common := plan.WgGatewayInput{Keys: keys(t), Image: "liqo:test"}
 	var kind struct{ Kind string }
 	decode(t, gateway, &kind)
-	var objects []desired.Object
 	if kind.Kind == "GatewayServer" {
 		in := plan.GatewayServerInput{Root: &netv1beta1.GatewayServer{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayServerTemplate"], LiqoNamespace: "liqo"}}
 		decode(t, gateway, in.Root)
 		wg := &netv1beta1.WgGatewayServer{}
 		strictly(t, plan.GatewayServer(in), wg)
-		objects = plan.WgGatewayServer(plan.WgServerInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{Keys: keys(t)}}).Objects
-	} else {
-		in := plan.GatewayClientInput{Root: &netv1beta1.GatewayClient{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayClientTemplate"], LiqoNamespace: "liqo"}}
-		decode(t, gateway, in.Root)
-		wg := &netv1beta1.WgGatewayClient{}
-		strictly(t, plan.GatewayClient(in), wg)
-		objects = plan.WgGatewayClient(plan.WgClientInput{Root: wg, WgGatewayInput: plan.WgGatewayInput{Keys: keys(t)}}).Objects
+		return plan.WgGatewayServer(plan.WgServerInput{Root: wg, WgGatewayInput: common})
 	}
+	in := plan.GatewayClientInput{Root: &netv1beta1.GatewayClient{}, GatewayInput: plan.GatewayInput{Template: templates["WgGatewayClientTemplate"], LiqoNamespace: "liqo"}}
+	decode(t, gateway, in.Root)
+	wg := &netv1beta1.WgGatewayClient{}
+	strictly(t, plan.GatewayClient(in), wg)
+	return plan.WgGatewayClient(plan.WgClientInput{Root: wg, WgGatewayInput: common})
+}
+
+// specs prints the objects that have a spec.
+func specs(t *testing.T, objects []desired.Object) string {
+	t.Helper()
 	var b strings.Builder
 	for _, obj := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)

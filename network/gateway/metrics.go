@@ -38,7 +38,8 @@ func (g *gateway) metrics() []daemon.Metric {
 	if value == netv1beta1.Connected {
 		connected = 1
 	}
-	labels := daemon.Label("driver", "wireguard") + "," + daemon.Label("cluster_id", g.RemoteClusterID)
+	driver := daemon.Label("driver", "wireguard")
+	labels := driver + "," + daemon.Label("cluster_id", g.RemoteClusterID)
 	return []daemon.Metric{
 		{Name: "liqo_peer_receive_bytes_total", Type: "counter", Help: "Bytes received from the peer.", Labels: labels,
 			Value: float64(received)},
@@ -54,5 +55,8 @@ func (g *gateway) metrics() []daemon.Metric {
 			Labels: labels, Value: connected},
 		{Name: "liqo_peer_tunnel_info", Type: "gauge", Help: "1; the label says where WireGuard runs.",
 			Labels: labels + "," + daemon.Label("implementation", implementation), Value: 1},
+		{Name: "liqo_wireguard_implementation", Type: "gauge",
+			Help:   "1; the original's name of liqo_peer_tunnel_info.",
+			Labels: driver + "," + daemon.Label("implementation", implementation), Value: 1},
 	}
 }

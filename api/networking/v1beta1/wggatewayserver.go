@@ -8,6 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ConditionTemplateReduced is True on gateways while a part of their template has no effect, which the
+// message names.
+const ConditionTemplateReduced = "TemplateReduced"
+
+// Reasons of the condition TemplateReduced.
+const (
+	// ReasonOneContainer: the template has the original's three containers, and one does their work.
+	// Nothing has to be done; remove the others and what else the message names when it is convenient.
+	ReasonOneContainer = "OneContainer"
+	// ReasonFlagsIgnored: flags or fields of the template are unknown, have no meaning here, or a value
+	// that they do not take. Correct or remove them.
+	ReasonFlagsIgnored = "FlagsIgnored"
+)
+
 // WgGatewayServerSpec is rendered from a template by the controller.
 type WgGatewayServerSpec struct {
 	// Service exposes the server.

@@ -84,6 +84,7 @@ func GatewayServer(in GatewayServerInput) desired.Plan {
 		plan.Status = &netv1beta1.GatewayServer{Status: netv1beta1.GatewayServerStatus{
 			ServerRef: rendered.ref, SecretRef: rendered.SecretRef, PublicKey: rendered.PublicKey,
 			InternalEndpoint: rendered.InternalEndpoint, Endpoint: rendered.Endpoint,
+			Conditions: g.reduced(rendered),
 		}}
 		if plan.State == desired.Ready && rendered.Endpoint == nil {
 			plan.Verdict = g.notUp(rendered, "EndpointPending", "the Service has no address to reach the server by",
@@ -110,13 +111,13 @@ func GatewayClient(in GatewayClientInput) desired.Plan {
 	g := gateway{
 		GatewayInput: in.GatewayInput, root: in.Root, kind: "GatewayClient", mtu: spec.MTU, part: overlayClients,
 		template: ClientTemplate(in.Root, in.LiqoNamespace), secret: spec.SecretRef.Name, spec: spec,
-		protocol: spec.Endpoint.Protocol,
+		protocol: spec.Endpoint.Protocol, endpointPorts: spec.Endpoint.Ports,
 	}
 	plan, rendered := g.plan()
 	if rendered != nil {
 		plan.Status = &netv1beta1.GatewayClient{Status: netv1beta1.GatewayClientStatus{
 			ClientRef: rendered.ref, SecretRef: rendered.SecretRef, PublicKey: rendered.PublicKey,
-			InternalEndpoint: rendered.InternalEndpoint,
+			InternalEndpoint: rendered.InternalEndpoint, Conditions: g.reduced(rendered),
 		}}
 	}
 	if address, cidr := g.inTunnel(spec.Endpoint.Addresses); address != "" && plan.State == desired.Ready {
@@ -176,6 +177,8 @@ type gateway struct {
 	serviceLabels, serviceAnnotations map[string]string
 	// ports and nodePorts are those of a server with several tunnels; nil with one.
 	ports, nodePorts []int32
+	// endpointPorts are those that a client with several tunnels dials; nil with one.
+	endpointPorts []int32
 	// protocol is the transport; empty = the template's.
 	protocol netv1beta1.Protocol
 }
@@ -417,6 +420,17 @@ func (s *renderedObject) failing() (desired.Verdict, bool) {
 		return desired.Verdict{}, false
 	}
 	return desired.Verdict{State: desired.Waiting, Reason: c.Reason, Message: c.Message}, true
+}
+
+// reduced returns the condition that names what of the template has no effect; nil if all has.
+func (g gateway) reduced(s *renderedObject) []metav1.Condition {
+	c := meta.FindStatusCondition(s.Conditions, netv1beta1.ConditionTemplateReduced)
+	if c == nil {
+		return nil
+	}
+	own := *c
+	own.ObservedGeneration = g.root.GetGeneration()
+	return []metav1.Condition{own}
 }
 
 // remoteCIDRs returns the ranges that the peer is remapped to, pods first.

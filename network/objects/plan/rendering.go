@@ -170,10 +170,12 @@ func (g gateway) render() (*unstructured.Unstructured, error) {
 		api.LabelGatewayNamespace: g.root.GetNamespace(),
 	}))
 	out.SetAnnotations(stringMap(content, "metadata", "annotations"))
-	if err := g.adaptService(out); err != nil {
-		return nil, err
+	for _, adapt := range []func(*unstructured.Unstructured) error{g.adaptService, g.adaptPorts, g.adaptProtocol} {
+		if err := adapt(out); err != nil {
+			return nil, err
+		}
 	}
-	return out, g.adaptProtocol(out)
+	return out, nil
 }
 
 // adaptService puts the gateway's labels, annotations and ports into the Service of a rendered
@@ -200,7 +202,8 @@ func (g gateway) adaptService(out *unstructured.Unstructured) error {
 		if !ok {
 			return fmt.Errorf("spec.service.spec.ports[0]: not an object")
 		}
-		p["name"] = fmt.Sprintf("%v-%d", p["name"], i)
+		name, _ := p["name"].(string)
+		p["name"] = fmt.Sprintf("%s-%d", cmp.Or(name, "wireguard"), i)
 		p["port"], p["targetPort"] = int64(port), int64(port)
 		if i < len(g.nodePorts) {
 			p["nodePort"] = int64(g.nodePorts[i])
@@ -208,6 +211,31 @@ func (g gateway) adaptService(out *unstructured.Unstructured) error {
 		ports = append(ports, p)
 	}
 	return unstructured.SetNestedSlice(out.Object, ports, "spec", "service", "spec", "ports")
+}
+
+// adaptPorts carries several ports into the arguments of a template that knows of one, as those of
+// older versions of the original: it renders port 0.
+func (g gateway) adaptPorts(out *unstructured.Unstructured) error {
+	several := map[string]string{}
+	for flag, ports := range map[string][]int32{"--listen-port": g.ports, "--endpoint-port": g.endpointPorts} {
+		if len(ports) > 0 {
+			several[flag] = strings.Join(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]")), ",")
+		}
+	}
+	return edit(out, func(c map[string]any) {
+		args, _ := c["args"].([]any)
+		for i, arg := range args {
+			name, value, joined := strings.Cut(fmt.Sprint(arg), "=")
+			ports := several[strings.TrimSuffix(name, "s")]
+			switch {
+			case ports == "":
+			case joined && value == "0":
+				args[i] = name + "=" + ports
+			case !joined && i+1 < len(args) && fmt.Sprint(args[i+1]) == "0":
+				args[i+1] = ports
+			}
+		}
+	}, "spec", "deployment", "spec", "template", "spec", "containers")
 }
 
 // adaptProtocol carries the transport a gateway asks for into the ports of the rendered Service and
@@ -226,7 +254,10 @@ func (g gateway) adaptProtocol(out *unstructured.Unstructured) error {
 	}
 	return edit(out, func(c map[string]any) {
 		args, _ := c["args"].([]any)
-		given := slices.ContainsFunc(args, func(arg any) bool { return flagName(fmt.Sprint(arg)) == protocolFlag })
+		given := slices.ContainsFunc(args, func(arg any) bool {
+			name, _, _ := strings.Cut(fmt.Sprint(arg), "=")
+			return name == protocolFlag
+		})
 		if c["name"] == gatewayContainer && !given {
 			c["args"] = append(args, protocolFlag+"="+string(g.protocol))
 		}

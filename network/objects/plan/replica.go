@@ -178,7 +178,7 @@ func elects(pod corev1.PodSpec) bool {
 	elects := false
 	for _, c := range pod.Containers {
 		for _, arg := range slices.Concat(c.Command, c.Args) {
-			if name, value, given := strings.Cut(arg, "="); name == electionFlag {
+			if name, value, given := strings.Cut(arg, "="); name == "--"+electionFlag {
 				on, err := strconv.ParseBool(value)
 				elects = !given || err == nil && on
 			}

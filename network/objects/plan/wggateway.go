@@ -5,11 +5,8 @@ package plan
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/ecdh"
 	"encoding/base64"
-	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,12 +31,9 @@ const (
 	// protocolFlag is the gateway's flag for the transport.
 	protocolFlag = "--protocol"
 	// electionFlag is the gateway's flag for leader election among several replicas.
-	electionFlag = "--leader-election"
+	electionFlag = "leader-election"
 	// annotationPublicKey on a gateway pod holds the public key the pod was created with.
 	annotationPublicKey = "networking.liqo.io/public-key"
-	// ConditionTemplateReduced is True on gateways whose template lists more containers than the
-	// one that runs.
-	ConditionTemplateReduced = "TemplateReduced"
 	// ConditionServiceMonitorIgnored is True on gateways whose template asks for a ServiceMonitor.
 	ConditionServiceMonitorIgnored = "ServiceMonitorIgnored"
 )
@@ -83,9 +77,10 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 	if root.DeletionTimestamp != nil {
 		return desired.Plan{}
 	}
-	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
-	plan, conditions := w.plan(root.Status.Conditions)
+	w := wgGateway{in.WgGatewayInput, root, "server", root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
+	plan, run, conditions := w.plan(root.Status.Conditions)
 	service := w.service(root.Spec.Service, api.GatewayServiceName(root.Name))
+	run.resolveTargets(service)
 	service.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses || w.alone()
 	plan.Objects = append(plan.Objects, service)
 	internal := w.internalEndpoint()
@@ -106,8 +101,8 @@ func WgGatewayClient(in WgClientInput) desired.Plan {
 	if root.DeletionTimestamp != nil {
 		return desired.Plan{}
 	}
-	w := wgGateway{in.WgGatewayInput, root, root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
-	plan, conditions := w.plan(root.Status.Conditions)
+	w := wgGateway{in.WgGatewayInput, root, "client", root.Spec.Deployment, root.Spec.SecretRef, root.Spec.Metrics}
+	plan, _, conditions := w.plan(root.Status.Conditions)
 	plan.Status = &netv1beta1.WgGatewayClient{Status: netv1beta1.WgGatewayClientStatus{
 		SecretRef: w.secretRef(), PublicKey: w.publicKey(), InternalEndpoint: w.internalEndpoint(),
 		Conditions: conditions,
@@ -118,7 +113,9 @@ func WgGatewayClient(in WgClientInput) desired.Plan {
 // wgGateway is the common part of a server and a client.
 type wgGateway struct {
 	WgGatewayInput
-	root       desired.Object
+	root desired.Object
+	// mode is server or client.
+	mode       string
 	deployment netv1beta1.DeploymentTemplate
 	userKeys   *corev1.LocalObjectReference
 	metrics    *netv1beta1.Metrics
@@ -126,13 +123,18 @@ type wgGateway struct {
 
 func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName()) }
 
-// plan returns the objects that servers and clients have in common, and the conditions other than
-// the verdict.
-func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condition) {
+// plan returns the objects that servers and clients have in common, what became of the template's
+// pod, and the conditions other than the verdict.
+func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []metav1.Condition) {
 	keys, public, verdict := w.keys()
-	deployment, dropped := w.workload(public)
+	deployment, run, err := w.workload(public)
 	plan := desired.Plan{Verdict: verdict, Objects: w.rights()}
-	if public != nil { // without a valid pair the running Deployment stays
+	switch {
+	case public == nil: // without a valid pair the running Deployment stays
+	case err != nil: // so it does if another would end at its start
+		plan.Verdict = desired.Block("TemplateInvalid", "container %s of the gateway's template would not start: %v; "+
+			"correct the template", gatewayContainer, err).Verdict
+	default:
 		plan.Objects = append(plan.Objects, deployment)
 	}
 	var conditions []metav1.Condition
@@ -142,12 +144,13 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 			ObservedGeneration: w.root.GetGeneration(),
 		}, w.Now))
 	}
-	if len(dropped) > 0 {
-		report(ConditionTemplateReduced, "OneContainer", "the container gateway does the work of "+
-			strings.Join(dropped, ", ")+"; remove them from the template")
+	if reason, message := run.summary(); reason != "" {
+		report(netv1beta1.ConditionTemplateReduced, reason, message)
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.Service != nil {
-		plan.Objects = append(plan.Objects, w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName())))
+		service := w.service(*w.metrics.Service, api.GatewayMetricsName(w.root.GetName()))
+		run.dropTargets(service)
+		plan.Objects = append(plan.Objects, service)
 	}
 	if w.metrics != nil && w.metrics.Enabled && w.metrics.ServiceMonitor != nil {
 		report(ConditionServiceMonitorIgnored, "NotMade", "no ServiceMonitor is made for spec.metrics; make one for "+
@@ -159,7 +162,7 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, []metav1.Condi
 	if plan.State == desired.Ready && w.internalEndpoint() == nil {
 		plan.Verdict = podPending(w.Pods, w.root.GetNamespace(), w.root.GetName())
 	}
-	return plan, conditions
+	return plan, run, conditions
 }
 
 // KeySecretName returns the name of the Secret with a gateway's key pair: the user's, else the
@@ -283,11 +286,13 @@ func (w wgGateway) labels(more map[string]string) map[string]string {
 	return labels.Merge(own, more)
 }
 
-// workload returns the Deployment and the names of the containers left out of it. The pod template
-// includes the key, because a gateway reads it only at its start: another key recreates the pods.
-func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
+// workload returns the Deployment, what became of the template's pod, and why that would not start.
+// The pod template includes the key, because a gateway reads it only at its start: another key
+// recreates the pods.
+func (w wgGateway) workload(public []byte) (*appsv1.Deployment, adaptation, error) {
 	spec := w.deployment.Spec.DeepCopy()
 	pod := &spec.Template
+	run, err := w.adapt(spec)
 	pod.Labels = labels.Merge(pod.Labels, w.labels(map[string]string{
 		api.LabelManaged: api.True, api.LabelNetworkingComponent: api.GatewayComponent,
 	}))
@@ -309,7 +314,6 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 			v.Secret.SecretName = KeySecretName(w.root.GetName(), w.userKeys)
 		}
 	}
-	dropped := w.reduce(&pod.Spec)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: w.name(), Namespace: w.root.GetNamespace(), Annotations: w.deployment.Annotations,
@@ -318,49 +322,7 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, []string) {
 			})),
 		},
 		Spec: *spec,
-	}, dropped
-}
-
-// reduce keeps one container of a pod that was written for three, and gives it the arguments of the
-// others, which the same process accepts. It returns the names of those left out.
-func (w wgGateway) reduce(pod *corev1.PodSpec) []string {
-	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == gatewayContainer })
-	if i < 0 || len(pod.Containers) == 1 {
-		return nil
-	}
-	gateway := pod.Containers[i]
-	gateway.Image = cmp.Or(w.Image, gateway.Image)
-	if len(gateway.Command) == 0 && (len(gateway.Args) == 0 || gateway.Args[0] != gatewayContainer) {
-		gateway.Args = append([]string{gatewayContainer}, gateway.Args...)
-	}
-	var dropped []string
-	for _, c := range pod.Containers {
-		if c.Name == gatewayContainer {
-			continue
-		}
-		dropped = append(dropped, c.Name)
-		for _, arg := range c.Args {
-			if !slices.ContainsFunc(gateway.Args, func(have string) bool { return flagName(have) == flagName(arg) }) {
-				gateway.Args = append(gateway.Args, arg)
-			}
-		}
-		for _, m := range c.VolumeMounts {
-			if !slices.ContainsFunc(gateway.VolumeMounts,
-				func(have corev1.VolumeMount) bool { return have.MountPath == m.MountPath }) {
-				gateway.VolumeMounts = append(gateway.VolumeMounts, m)
-			}
-		}
-	}
-	gateway.SecurityContext = &corev1.SecurityContext{
-		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
-	}
-	pod.Containers = []corev1.Container{gateway}
-	return dropped
-}
-
-func flagName(arg string) string {
-	name, _, _ := strings.Cut(arg, "=")
-	return name
+	}, run, err
 }
 
 // service returns a Service from the template, under a name that Liqo chooses.

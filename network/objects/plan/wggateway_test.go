@@ -235,7 +235,7 @@ func TestLeaderElectionFollowsTheFlags(t *testing.T) {
 	} {
 		root := &netv1beta1.WgGatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}
 		root.Spec.Deployment.Spec.Replicas = new(int32(2))
-		root.Spec.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "gateway", Args: strings.Fields(args)}}
+		root.Spec.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "gateway", Args: strings.Fields(args + " --endpoint-address=192.0.2.1 --endpoint-ports=51840")}}
 		for _, obj := range WgGatewayClient(WgClientInput{Root: root, WgGatewayInput: WgGatewayInput{NewKey: make([]byte, 32)}}).Objects {
 			d, ok := obj.(*appsv1.Deployment)
 			if !ok {
