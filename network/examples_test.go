@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -257,6 +258,34 @@ func TestTemplates(t *testing.T) {
 	t.Run("of another technology", c.connectsFancy)
 	t.Run("of no technology", c.rendersNoNamespace)
 	t.Run("examples", c.showsExamples)
+	t.Run("of the original", c.runsOriginals)
+}
+
+// runsOriginals checks that an API server accepts what templates of the original lead to, and that
+// gateways name what of them has no effect.
+func (c cluster) runsOriginals(t *testing.T) {
+	story.Each(t, "testdata/original/*.txtar", func(t *testing.T, s *story.Story) {
+		name := strings.TrimPrefix(t.Name()[strings.LastIndex(t.Name(), "/"):], "/")
+		mine := strings.NewReplacer("liqo-tenant-milan", "default", "milan", name, ", nodePort: 30742", "",
+			"wireguard-server-", "original-server-", "wireguard-client-", "original-client-") // examples have these names
+		for _, obj := range parsed(t, mine.Replace(string(s.Part("template.yaml"))+"---\n"+string(s.Part("gateway.yaml")))) {
+			must(t, client.WithFieldValidation(c.Client, metav1.FieldValidationStrict).Create(t.Context(), obj))
+		}
+		key := types.NamespacedName{Namespace: "default", Name: name}
+		eventually(t, func() error {
+			var server netv1beta1.GatewayServer
+			var dialer netv1beta1.GatewayClient
+			err := c.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "gw-" + name}, &appsv1.Deployment{})
+			for _, obj := range []client.Object{&server, &dialer} { // one of them is there
+				err = errors.Join(err, client.IgnoreNotFound(c.Get(t.Context(), key, obj)))
+			}
+			says := meta.FindStatusCondition(slices.Concat(server.Status.Conditions, dialer.Status.Conditions), netv1beta1.ConditionTemplateReduced)
+			if err == nil && (says == nil || !strings.Contains(says.Message, "--container-name=gateway")) {
+				err = fmt.Errorf("the gateway says %v", says)
+			}
+			return err
+		})
+	})
 }
 
 // rendersNoNamespace checks that users who may create gateways cannot make the controller create,

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	gatewayflags "github.com/liqo-go/liqo/network/gateway/plan"
 )
 
 // TestKeyIsAnnouncedWhenAPodHasIt: a new key is announced once a pod has it, because a peer with the
@@ -247,6 +249,33 @@ func TestLeaderElectionFollowsTheFlags(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzArguments: whatever a template says, the process accepts the arguments that are left, and
+// passing them through once more changes nothing.
+func FuzzArguments(f *testing.F) {
+	for _, s := range []string{
+		"--listen-port 51820 --mtu=1340 --enable-arp true", "-v 3 --v=x --leader-election false yes", "--mtu", "--endpoint-address=\"a",
+		"--ping-interval=0s --ping-enabled", "--endpoint-ports=1,x --interface-ip=10.0.0.1 --mode=both", "-- --= -=1 - =", "--name=$(NAME) --mtu=$(MTU)",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		w := wgGateway{root: &netv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "t", Name: "milan"}}, mode: "server"}
+		c, a := corev1.Container{Args: strings.Fields(s)}, adaptation{}
+		words := w.arguments(&a, []corev1.Container{c}, c, true).words
+		var process gatewayflags.Flags
+		set := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
+		process.Add(set, func(string) string { return "" })
+		set.IntP("v", "v", 0, "")
+		if err := set.Parse(words); err != nil || set.NArg() > 0 {
+			t.Errorf("%q becomes %q: %v, words %q", s, words, err, set.Args())
+		}
+		c.Args = words
+		if again := w.arguments(&adaptation{}, []corev1.Container{c}, c, true).words; !slices.Equal(again, words) {
+			t.Errorf("%q becomes %q, then %q", s, words, again)
+		}
+	})
 }
 
 func read(t *testing.T, text string, into any) {
