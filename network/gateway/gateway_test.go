@@ -449,7 +449,7 @@ func TestPeering(t *testing.T) {
 		}
 		return nil
 	})
-	positive(t, b.Gateway, "liqo_peer_latency_us", "liqo_peer_latency_histogram_us_count", "liqo_peer_receive_bytes_total", "liqo_peer_transmit_bytes_total")
+	positive(t, b.Gateway, "liqo_peer_latency_us", "liqo_peer_latency_histogram_us_count", "liqo_peer_receive_bytes_total", "liqo_peer_transmit_bytes_total", "liqo_wireguard_implementation")
 
 	// A gateway that is away shows as Error and comes back by itself.
 	measures(t, b.Gateway, connected+"1")
