@@ -113,3 +113,17 @@ func TestCachedChecks(t *testing.T) {
 		probe("when it serves no longer", 3, answer, 3)
 	})
 }
+
+// TestEmptyClusterLabels: --cluster-labels= means no labels, as in manifests of the original.
+func TestEmptyClusterLabels(t *testing.T) {
+	t.Parallel()
+	f := &controllerFlags{}
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	if err := cmd.ParseFlags([]string{"--cluster-labels=", "--cluster-labels=a=b,c=d"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "b", "c": "d"}, f.identity.ClusterLabels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
