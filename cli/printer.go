@@ -61,8 +61,9 @@ func newPrinter(w, out io.Writer) *printer {
 	return &printer{w: w, tty: isTerminal(w) && isTerminal(out)}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

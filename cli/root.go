@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -54,6 +56,8 @@ type env struct {
 	scheme *runtime.Scheme
 	// interrupted is closed when liqoctl is asked to end; nil = never.
 	interrupted <-chan struct{}
+	// answerTimeout bounds the wait for an answer to a question; 0 = none.
+	answerTimeout time.Duration
 	// name is how the user calls the command: "liqoctl" or "kubectl liqo".
 	name        string
 	verbose     bool
@@ -70,8 +74,8 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 
 // newRoot is Root for one run that ends with ctx.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &env{interrupted: ctx.Done(), IOStreams: streams, printer: newPrinter(streams.ErrOut, streams.Out),
-		scheme: scheme.New(), name: "liqoctl"}
+	e := &env{interrupted: ctx.Done(), answerTimeout: answerTimeout(streams.In), IOStreams: streams,
+		printer: newPrinter(streams.ErrOut, streams.Out), scheme: scheme.New(), name: "liqoctl"}
 	utilruntime.Must(apiextensionsv1.AddToScheme(e.scheme))
 	root := &cobra.Command{
 		Use:           "liqoctl",
@@ -119,8 +123,18 @@ func (e *env) addGlobalFlags(root *cobra.Command) {
 
 var errAborted = errors.New("action aborted")
 
+// answerTimeout returns how long a question waits for an answer from in: 10 s if that is a file
+// without a terminal, such as a pipe that nobody may ever write to, else without end.
+func answerTimeout(in io.Reader) time.Duration {
+	if _, isFile := in.(*os.File); isFile && !isTerminal(in) {
+		return 10 * time.Second
+	}
+	return 0
+}
+
 // confirm asks before the action named by subject, unless --skip-confirm is set. The end of the
-// question differs between verbs, as the documents show it.
+// question differs between verbs, as the documents show it. Without an answer it returns an error
+// that names the flag.
 func (e *env) confirm(subject, end string) error {
 	if e.skipConfirm {
 		return nil
@@ -131,13 +145,20 @@ func (e *env) confirm(subject, end string) error {
 	var err error
 	read := make(chan struct{})
 	go func() { answer, err = readLine(e.In); close(read) }()
+	var tooLate <-chan time.Time // nil never fires
+	if e.answerTimeout > 0 {
+		tooLate = time.After(e.answerTimeout)
+	}
+	unanswered := hint(errAborted, "standard input gives no answer; without a terminal, use --skip-confirm")
 	select {
 	case <-read:
+	case <-tooLate:
+		return unanswered
 	case <-e.interrupted:
 		return errAborted
 	}
 	if err != nil {
-		return errAborted
+		return unanswered
 	}
 	switch strings.ToLower(answer) {
 	case "y", "yes":

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,27 @@ func TestInterruptedQuestion(t *testing.T) {
 	close(interrupted)
 	if err := e.confirm("drain", ": "); err != errAborted {
 		t.Errorf("the question ends with %v", err)
+	}
+}
+
+// TestNoAnswerWithoutATerminal: a pipe that nobody writes to does not hang a question for ever, and
+// the error names the flag that skips it.
+func TestNoAnswerWithoutATerminal(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = in.Close(), out.Close() }) // the test is over
+	if limit := answerTimeout(in); limit != 10*time.Second {
+		t.Errorf("a question to a pipe waits for %s", limit)
+	}
+	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, answerTimeout: time.Millisecond}
+	if err := e.confirm("drain", ": "); !errors.Is(err, errAborted) || !strings.Contains(err.Error(), "--skip-confirm") {
+		t.Errorf("the question ends with %v", err)
+	}
+	e.skipConfirm = true
+	if err := e.confirm("drain", ": "); err != nil {
+		t.Error(err)
 	}
 }
 
