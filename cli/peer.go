@@ -62,6 +62,7 @@ func (e *env) peerCommand() *cobra.Command {
 // peer starts all phases at once: authentication waits for the network only if it uses the tunnel.
 // After success the virtual node is ready for pods.
 func (s *script) peer(consumer, provider *cluster, o *peerOptions) error {
+	s.warnOfVersions(consumer, provider)
 	if err := o.validate(s.ctx, consumer, provider.id); err != nil {
 		return err
 	}

@@ -50,6 +50,22 @@ func (e *env) versionCommand() *cobra.Command {
 	return cmd
 }
 
+// warnOfVersions warns if two clusters run different versions. It prints nothing if the user may not
+// read one of them, as peering users may not.
+func (s *script) warnOfVersions(a, b *cluster) {
+	versions, err := collect([]*cluster{a, b}, func(c *cluster) (string, error) {
+		d, err := c.controller(s.ctx)
+		if err != nil {
+			return "", err
+		}
+		return d.Labels[labelVersion], nil
+	})
+	if err == nil && versions[0] != versions[1] {
+		s.warn(noCluster, "The %s cluster runs version %q of Liqo and the %s one %q; use one version in all clusters",
+			string(a.side), versions[0], string(b.side), versions[1])
+	}
+}
+
 // controller reads the Deployment of the controller, whose arguments tell how Liqo was installed.
 func (c *cluster) controller(ctx context.Context) (*appsv1.Deployment, error) {
 	d := c.controllerManager()
