@@ -165,7 +165,7 @@ func (s *session) read(t *testing.T, name string) []byte {
 
 func (s *session) keep(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o700); err != nil { // some are commands
 		t.Fatal(err)
 	}
 }

@@ -221,6 +221,9 @@ func (c *cluster) podProblem(ctx context.Context, namespace string, of *metav1.L
 
 // podReason returns why a pod is not ready; empty if it is.
 func (c *cluster) podReason(ctx context.Context, pod *corev1.Pod) string {
+	if problem, _ := imageProblem(pod); problem != "" {
+		return problem
+	}
 	const look = "see 'kubectl -n %s logs %s'"
 	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 		switch last, now := s.LastTerminationState.Terminated, s.State; {

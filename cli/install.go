@@ -4,24 +4,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/cli/values"
-	"helm.sh/helm/v3/pkg/getter"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,7 +26,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
-	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/internal/await"
 )
 
@@ -40,6 +35,7 @@ type installOptions struct {
 	id             clusterID
 	labels         map[string]string
 	version        string
+	repoURL        string
 	chartPath      string
 	values         values.Options
 	onlyValues     bool
@@ -52,11 +48,14 @@ type installOptions struct {
 	anyAPIServer   bool
 	anyKernel      bool
 	skipValidation bool
+	cloud          cloudOptions
 }
 
 // providers lists the subcommands of install and the clusters that they are for.
 var providers = [...]struct{ name, cluster string }{
-	{"kubeadm", "a kubeadm cluster"}, {"kind", "a kind cluster"}, {"k3s", "a K3s cluster"}, {"generic", "any cluster"}}
+	{"kubeadm", "a kubeadm cluster"}, {"kind", "a kind cluster"}, {"k3s", "a K3s cluster"}, {"generic", "any cluster"},
+	{"aks", "an Azure cluster (AKS)"}, {"eks", "an Amazon cluster (EKS)"}, {"gke", "a Google cluster (GKE)"},
+	{"openshift", "an OpenShift cluster"}}
 
 func (e *env) installCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"},
@@ -75,6 +74,7 @@ func (e *env) installCommand() *cobra.Command {
 func (e *env) installFor(provider string, cmd *cobra.Command) {
 	o := &installOptions{provider: provider}
 	o.addFlags(cmd.Flags())
+	o.addCloudFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkURL(o.apiServerURL, !o.anyAPIServer); err != nil {
 			return err
@@ -90,9 +90,13 @@ func (e *env) installFor(provider string, cmd *cobra.Command) {
 func (o *installOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringP("namespace", "n", api.Namespace, "Namespace to install in")
 	flags.Var(&o.id, "cluster-id", "Name of this cluster at its peers (default: the installed one, else a random one)")
-	flags.StringToStringVar(&o.labels, "cluster-labels", nil, "Labels of the virtual nodes that stand for this cluster")
+	flags.StringToStringVar(&o.labels, "cluster-labels", nil,
+		"Labels of the virtual nodes that stand for this cluster")
+	labels := flags.Lookup("cluster-labels")
+	labels.Value = optional{labels.Value}
 	flags.StringVar(&o.version, "version", "", "Version to install (default: liqoctl's own)")
-	flags.String("repo-url", "", "Accepted for compatibility; nothing is downloaded")
+	flags.StringVar(&o.repoURL, "repo-url", "",
+		"Helm repository (https://… or oci://…) with the chart of --version")
 	flags.StringVar(&o.chartPath, "local-chart-path", "", "Chart on disk instead of the one in liqoctl")
 	flags.StringArrayVar(&o.values.Values, "set", nil, "Chart values: key=value,…")
 	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "Chart values that are text: key=value,…")
@@ -112,7 +116,7 @@ func (o *installOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.anyAPIServer, "disable-api-server-sanity-check", false, "Accept any URL of the API server")
 	flags.BoolVar(&o.anyKernel, "disable-kernel-version-check", false, "Run on kernels older than supported")
 	flags.BoolVar(&o.skipValidation, "skip-validation", false,
-		"Do not compare the address ranges with pods and Services")
+		"Do not compare address ranges with pods and Services, nor the kinds with the cluster's")
 }
 
 func hasCIDRFlags(provider string) bool {
@@ -128,6 +132,9 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 		return err
 	}
 	s.info(noCluster, "Cluster configuration correctly retrieved")
+	if o.provider == "eks" {
+		s.warn(noCluster, "EKS signs no client certificates: this cluster can be a consumer, but no provider")
+	}
 	vals, err := o.merged(facts)
 	if err != nil {
 		return err
@@ -158,6 +165,7 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 	watching, done := context.WithCancel(s.ctx)
 	defer done()
 	go c.showPending(watching)
+	go c.watchImages(watching, s.fail)
 	rel, err := s.applyChart(c, chart, vals)
 	if err != nil {
 		return err
@@ -196,48 +204,11 @@ func (c *cluster) showPending(ctx context.Context) {
 	}, client.InNamespace(c.namespace))
 }
 
-// chart loads the chart from disk, or the one embedded in liqoctl.
-func (o *installOptions) chart() (*chart.Chart, error) {
-	if o.chartPath != "" {
-		c, err := loader.Load(o.chartPath)
-		if err != nil {
-			return nil, fmt.Errorf("load chart %s: %w", o.chartPath, err)
-		}
-		return c, nil
-	}
-	c, err := embeddedChart()
-	if err != nil {
-		return nil, err
-	}
-	if o.version != "" && o.version != c.Metadata.AppVersion {
-		return nil, fmt.Errorf("this liqoctl installs %s, not %s; use the liqoctl of that version, or its chart with "+
-			"--local-chart-path", c.Metadata.AppVersion, o.version)
-	}
-	return c, nil
-}
-
-func embeddedChart() (*chart.Chart, error) {
-	files, err := deploy.ChartFiles()
-	if err != nil {
-		return nil, err
-	}
-	var buffered []*loader.BufferedFile
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: files[name]})
-	}
-	c, err := loader.LoadFiles(buffered)
-	if err != nil {
-		return nil, fmt.Errorf("load the chart: %w", err)
-	}
-	return c, nil
-}
-
 // merged merges the user's values into the computed ones: files, then --set, then --set-string. It
 // drops the computed ipam.podCIDRs if the user sets the deprecated ipam.podCIDR, which the chart
 // ignores beside it.
 func (o *installOptions) merged(f facts) (map[string]any, error) {
-	users, err := o.values.MergeValues(
-		getter.Providers{{Schemes: []string{"http", "https"}, New: getter.NewHTTPGetter}})
+	users, err := o.values.MergeValues(webGetters())
 	if err != nil {
 		return nil, fmt.Errorf("read the values: %w", err)
 	}
@@ -261,7 +232,7 @@ func (o *installOptions) check(
 	}
 	full := coalesced(chart, vals)
 	if err := chartutil.ValidateAgainstSchema(chart, full); err != nil {
-		return valuesError(err)
+		return valuesError(chart, err)
 	}
 	if err := c.checkNetworks(ctx, full); err != nil {
 		return err
@@ -269,24 +240,10 @@ func (o *installOptions) check(
 	if o.skipValidation {
 		return nil
 	}
+	if err := c.checkKinds(ctx, chart); err != nil {
+		return err
+	}
 	return c.checkRanges(ctx, o, vals)
-}
-
-// wrongValue matches the validator's line about one value: its path and what is wrong.
-var wrongValue = regexp.MustCompile(`(?m)^- at '([^']*)': (.*)$`)
-
-// valuesError names the wrong values by the keys that the user sets.
-func valuesError(err error) error {
-	var wrong []string
-	for _, found := range wrongValue.FindAllStringSubmatch(err.Error(), -1) {
-		key := strings.ReplaceAll(strings.TrimPrefix(found[1], "/"), "/", ".")
-		wrong = append(wrong, strings.TrimPrefix(key+": "+found[2], ": "))
-	}
-	slices.Sort(wrong)
-	if len(wrong) == 0 {
-		return fmt.Errorf("chart values: %w", err)
-	}
-	return fmt.Errorf("wrong chart values: %s; correct --set, --set-string or --values", strings.Join(wrong, "; "))
 }
 
 // coalesced returns a copy of the chart's values with vals merged into them.
@@ -387,7 +344,7 @@ func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any)
 	if err == nil {
 		return rel, nil
 	}
-	err = c.releaseError("upgrade", err)
+	err = c.releaseError("upgrade", cmp.Or(context.Cause(s.ctx), err))
 	if now, failed := helm.Releases.Last(api.ReleaseName); failed == nil && now.Version == last.Version {
 		return nil, err // it failed before anything was changed
 	}
@@ -410,7 +367,7 @@ func (s *script) applyFirst(
 	if err == nil {
 		return rel, nil
 	}
-	err = c.releaseError("install", err)
+	err = c.releaseError("install", cmp.Or(context.Cause(s.ctx), err))
 	undo := action.NewUninstall(helm)
 	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, s.timeout
 	if _, failed := undo.Run(api.ReleaseName); failed != nil {
@@ -426,6 +383,9 @@ func (c *cluster) releaseError(verb string, err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errTimeout
+	}
+	if pull := (noImage{}); errors.As(err, &pull) {
+		return fmt.Errorf("%s Liqo: %w", verb, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()

@@ -12,11 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
 	"helm.sh/helm/v3/pkg/storage/driver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/cli"
@@ -58,6 +61,69 @@ func TestInterruptedUninstallation(t *testing.T) {
 	}
 }
 
+// TestReleaseOfTheOriginal: a Helm release of the original is not upgraded, even without workloads.
+func TestReleaseOfTheOriginal(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}"))
+	clients, err := kubernetes.NewForConfig(s.clusters["rome"].Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.Init(driver.NewSecrets(clients.CoreV1().Secrets(api.Namespace))).Create(&release.Release{
+		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Info: &release.Info{Status: release.StatusDeployed},
+		Chart: &chart.Chart{Metadata: &chart.Metadata{Name: "liqo", Version: "v1.0.1"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	output := s.liqoctl(t, strings.Fields("liqoctl install kubeadm --kubeconfig $DIR/rome"))
+	if !strings.Contains(output, "ERRO   another Liqo is installed in namespace liqo (chart liqo-v1.0.1)") {
+		t.Errorf("the installation ends with\n%s", output)
+	}
+}
+
+// TestNewerKinds: an installation does not take fields from kinds in the cluster, unless the user
+// wants it or a newer version is installed.
+func TestNewerKinds(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	c, crd := s.client(t, "rome"), &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "ips.ipam.liqo.io"}, crd); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.Split("schema.openAPIV3Schema.properties.spec.properties.later", ".")
+	if err := unstructured.SetNestedField(versions[0].(map[string]any), map[string]any{"type": "string"}, path...); err != nil {
+		t.Fatal(err)
+	}
+	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	install := "liqoctl install --kubeconfig $DIR/rome --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/16 --api-server-url https://203.0.113.7:6443 --dry-run"
+	refused := " ERRO   kind ips.ipam.liqo.io in the cluster is newer than that of chart 0.1.0, which has no field spec.later; " +
+		"install the version of the cluster's kinds or a newer one, or use --skip-validation to lose this\n[1]\n"
+	if output := s.liqoctl(t, strings.Fields(install)); !strings.HasSuffix(output, refused) {
+		t.Errorf("the installation ends with\n%s", output)
+	}
+	if output := s.liqoctl(t, strings.Fields(install+" --skip-validation")); strings.Contains(output, "ERRO") {
+		t.Errorf("the installation without validation ends with\n%s", output)
+	}
+	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}\n---\n{apiVersion: apps/v1, kind: Deployment, "+
+		"metadata: {name: liqo-controller-manager, namespace: liqo, labels: {app.kubernetes.io/version: v0.0.9}}, "+
+		"spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: c}]}}}}"))
+	if output := s.liqoctl(t, strings.Fields(install)); strings.Contains(output, "ERRO") {
+		t.Errorf("the upgrade ends with\n%s", output)
+	}
+}
+
 // TestFlagsInErrors: the flags that an error of install names are flags of the subcommand.
 func TestFlagsInErrors(t *testing.T) {
 	root := cli.Root("liqoctl", genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
@@ -83,7 +149,7 @@ func TestFlagsInErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, named := range flag.FindAllStringSubmatch(line, -1) {
+			for _, named := range flag.FindAllStringSubmatch(quoted.ReplaceAllString(line, ""), -1) {
 				checked[cmd.Name()] = true
 				if cmd.Flag(named[1]) == nil {
 					t.Errorf("%s: %q has no flag %s", name, cmd.CommandPath(), named[0])

@@ -30,6 +30,8 @@ type facts struct {
 	pods         []string
 	services     string
 	apiServerURL string
+	// reserved holds the ranges of nodes, which are never used for peers.
+	reserved []string
 }
 
 const (
@@ -48,6 +50,12 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 	if f.installed, err = c.installedID(ctx); err != nil {
 		return f, err
 	}
+	if err := c.checkForeign(ctx); err != nil {
+		return f, err
+	}
+	if o.provider == "gke" { // where the flag names GKE's cluster
+		f.id = cmp.Or(f.installed, f.id)
+	}
 	if err := c.checkID(f.installed, f.id); err != nil {
 		return f, err
 	}
@@ -62,6 +70,10 @@ func (c *cluster) facts(ctx context.Context, o *installOptions) (facts, error) {
 			f.pods = []string{k3sPods}
 		}
 		f.services = cmp.Or(f.services, k3sServices)
+	case "aks", "eks", "gke", "openshift":
+		if err := c.readCloud(ctx, o, &f); err != nil {
+			return f, err
+		}
 	}
 	if len(f.pods) == 0 && !o.setsValue("ipam.podCIDR") {
 		return f, fmt.Errorf("the address range of the pods is not known; give %s", o.podsBy())
@@ -152,7 +164,7 @@ func (o *installOptions) chartValues(f facts) map[string]any {
 	}
 	vals := map[string]any{
 		"discovery": map[string]any{"config": map[string]any{"clusterID": f.id, "clusterLabels": labels}},
-		"ipam":      map[string]any{"reservedSubnets": anys(o.reserved)},
+		"ipam":      map[string]any{"reservedSubnets": anys(append(o.reserved, f.reserved...))},
 		"apiServer": map[string]any{"address": f.apiServerURL},
 		"metrics":   map[string]any{"enabled": o.metrics},
 	}
@@ -162,6 +174,9 @@ func (o *installOptions) chartValues(f facts) map[string]any {
 	}
 	if f.services != "" {
 		ipam["serviceCIDR"] = f.services
+	}
+	if o.provider == "openshift" {
+		vals["openshiftConfig"] = map[string]any{"enabled": true}
 	}
 	if o.anyKernel {
 		vals["requirements"] = map[string]any{"kernel": map[string]any{"enabled": false}}

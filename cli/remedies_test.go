@@ -19,6 +19,8 @@ import (
 var needed = map[string]string{
 	"remote-cluster-id": "paris", "consumer-cluster-id": "paris", "pod-cidr": "10.0.0.0/16", "external-cidr": "10.70.0.0/16",
 	"addresses": "192.0.2.1", "port": "51840", "public-key": strings.Repeat("A", 43) + "=", "resource-slice-name": "paris",
+	"resource-group-name": "paris", "resource-name": "paris", "eks-cluster-region": "paris", "eks-cluster-name": "paris",
+	"project-id": "paris", "cluster-id": "paris", "credentials-path": "paris", "region": "paris",
 	"gateway-type": "server", "gateway-name": "paris", "target-node": "paris",
 }
 

@@ -63,6 +63,16 @@ func (v *cidr) Set(text string) error {
 	return nil
 }
 
+// optional is a flag that an empty text leaves as it is.
+type optional struct{ pflag.Value }
+
+func (v optional) Set(text string) error {
+	if text == "" {
+		return nil
+	}
+	return v.Value.Set(text)
+}
+
 // parseCIDR refuses ranges with host bits, which usually are typing errors.
 func parseCIDR(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))

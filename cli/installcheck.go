@@ -1,0 +1,297 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/deploy"
+	"github.com/liqo-go/liqo/internal/await"
+)
+
+const (
+	// labelChart is the label with the chart that an object comes from.
+	labelChart = "helm.sh/chart"
+	// labelPartOf is the label that all workloads of Liqo have, those of the original included.
+	labelPartOf = "app.kubernetes.io/part-of"
+)
+
+// isOriginalChart reports whether a chart, as <name>-<version>, is of the original Liqo: its
+// versions begin with a letter.
+func isOriginalChart(of string) bool {
+	version, ok := strings.CutPrefix(of, api.ReleaseName+"-")
+	return ok && strings.HasPrefix(version, "v")
+}
+
+// checkForeign refuses to install over the original Liqo, or beside a Liqo in another namespace.
+func (c *cluster) checkForeign(ctx context.Context) error {
+	original := func(of, namespace string) error {
+		return fmt.Errorf("another Liqo is installed in namespace %s (%s), and taking it over is not possible yet; "+
+			"remove it first with its own 'liqoctl uninstall --purge'", namespace, of)
+	}
+	_, last, err := c.lastRelease()
+	if err != nil {
+		return err
+	}
+	if last != nil && last.Info.Status != release.StatusUninstalled && last.Chart != nil && last.Chart.Metadata != nil {
+		if of := last.Chart.Metadata.Name + "-" + last.Chart.Metadata.Version; isOriginalChart(of) {
+			return original("chart "+of, c.namespace)
+		}
+	}
+	workloads, err := c.all(ctx, &appsv1.DeploymentList{}, client.MatchingLabels{labelPartOf: api.ReleaseName})
+	if err != nil {
+		return err
+	}
+	for _, object := range workloads {
+		if of := object.GetLabels()[labelChart]; isOriginalChart(of) {
+			return original("chart "+of, object.GetNamespace())
+		}
+		for _, container := range object.(*appsv1.Deployment).Spec.Template.Spec.Containers {
+			if strings.Contains(container.Image, "liqotech/") {
+				return original("image "+container.Image, object.GetNamespace())
+			}
+		}
+		if at := object.GetNamespace(); object.GetName() == api.ControllerManagerName && at != c.namespace {
+			//lint:ignore ST1005 it begins with a name, and is printed to the user as it is
+			return fmt.Errorf("Liqo is in namespace %s; give --namespace %s", at, at)
+		}
+	}
+	return nil
+}
+
+// chartCRDs returns the CustomResourceDefinitions of a chart, or those of liqoctl if it has none.
+func chartCRDs(of *chart.Chart) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var out []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range of.CRDObjects() {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(file.File.Data, crd); err != nil {
+			return nil, fmt.Errorf("parse %s of the chart: %w", file.Filename, err)
+		}
+		out = append(out, crd)
+	}
+	if len(out) == 0 {
+		return deploy.CRDs()
+	}
+	return out, nil
+}
+
+// checkKinds refuses to replace kinds by older ones: the API server would drop the fields that these
+// do not have. Fields may go when a newer version than the installed one is installed.
+func (c *cluster) checkKinds(ctx context.Context, of *chart.Chart) error {
+	d := c.controllerManager()
+	if err := c.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
+		return c.describe("read", d, err)
+	}
+	installed, err := version.ParseSemantic(d.Labels[labelVersion])
+	if wanted, wrong := version.ParseSemantic(of.Metadata.AppVersion); err == nil && wrong == nil &&
+		installed.LessThan(wanted) {
+		return nil
+	}
+	crds, err := chartCRDs(of)
+	if err != nil {
+		return err
+	}
+	return onEach(crds, func(crd *apiextensionsv1.CustomResourceDefinition) error {
+		live := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metaOf("", crd.Name)}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); client.IgnoreNotFound(err) != nil {
+			return c.describe("read", live, err)
+		}
+		if newer := newerPart(live, crd); newer != "" {
+			return fmt.Errorf("kind %s in the cluster is newer than that of chart %s, which has no %s; install the "+
+				"version of the cluster's kinds or a newer one, or use --skip-validation to lose this",
+				crd.Name, of.Metadata.Version, newer)
+		}
+		return nil
+	})
+}
+
+// newerPart returns a version or field that live serves and crd lacks; empty if there is none.
+func newerPart(live, crd *apiextensionsv1.CustomResourceDefinition) string {
+	for _, v := range live.Spec.Versions {
+		at := slices.IndexFunc(crd.Spec.Versions, func(own apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return own.Name == v.Name
+		})
+		if at < 0 && v.Served {
+			return "version " + v.Name
+		}
+		if at < 0 || v.Schema == nil || crd.Spec.Versions[at].Schema == nil {
+			continue
+		}
+		if path := missingField(v.Schema.OpenAPIV3Schema, crd.Spec.Versions[at].Schema.OpenAPIV3Schema); path != "" {
+			return "field " + path
+		}
+	}
+	return ""
+}
+
+// missingField returns the path of the first field of a schema that another lacks.
+func missingField(have, other *apiextensionsv1.JSONSchemaProps) string {
+	if have == nil || other == nil || other.XPreserveUnknownFields != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(have.Properties)) {
+		field := have.Properties[name]
+		match, ok := other.Properties[name]
+		if !ok {
+			return name
+		}
+		if below := missingField(&field, &match); below != "" {
+			return name + "." + below
+		}
+	}
+	if have.Items != nil && other.Items != nil {
+		return missingField(have.Items.Schema, other.Items.Schema)
+	}
+	if have.AdditionalProperties != nil && other.AdditionalProperties != nil {
+		return missingField(have.AdditionalProperties.Schema, other.AdditionalProperties.Schema)
+	}
+	return ""
+}
+
+// wrongValue matches the validator's line about one value: its path and what is wrong.
+var wrongValue = regexp.MustCompile(`(?m)^ *- at '([^']*)': (.*)$`)
+
+// unknownKeys matches what is wrong with a map that has keys that the schema does not know.
+var unknownKeys = regexp.MustCompile(`^additional properties ('.*') not allowed$`)
+
+// valuesError names the wrong values by the keys that the user sets, and for an unknown key the
+// nearest one that the chart knows.
+func valuesError(of *chart.Chart, err error) error {
+	var wrong []string
+	for _, found := range wrongValue.FindAllStringSubmatch(err.Error(), -1) {
+		key := strings.ReplaceAll(strings.TrimPrefix(found[1], "/"), "/", ".")
+		if unknown := unknownKeys.FindStringSubmatch(found[2]); unknown != nil {
+			for _, name := range strings.Split(strings.Trim(unknown[1], "'"), "', '") {
+				path := strings.TrimPrefix(key+"."+name, ".")
+				wrong = append(wrong,
+					fmt.Sprintf("there is no %s, the nearest is %s", path, nearest(path, schemaKeys(of.Schema))))
+			}
+			continue
+		}
+		wrong = append(wrong, strings.TrimPrefix(key+": "+found[2], ": "))
+	}
+	slices.Sort(wrong)
+	if len(wrong) == 0 {
+		return fmt.Errorf("chart values: %w", err)
+	}
+	return fmt.Errorf("wrong chart values: %s; correct --set, --set-string or --values", strings.Join(wrong, "; "))
+}
+
+// schemaKeys lists the keys that a JSON schema of values knows, as sorted dotted paths.
+func schemaKeys(schema []byte) []string {
+	root, keys := map[string]any{}, map[string]bool{}
+	if err := json.Unmarshal(schema, &root); err != nil {
+		return nil
+	}
+	var walk func(prefix string, at any)
+	walk = func(prefix string, at any) {
+		node, _ := at.(map[string]any)
+		if ref, ok := node["$ref"].(string); ok {
+			target, _, _ := unstructured.NestedFieldNoCopy(root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+			walk(prefix, target)
+		}
+		for _, choice := range []string{"allOf", "anyOf", "oneOf"} {
+			options, _ := node[choice].([]any)
+			for _, option := range options {
+				walk(prefix, option)
+			}
+		}
+		properties, _ := node["properties"].(map[string]any)
+		for name, below := range properties {
+			keys[prefix+name] = true
+			walk(prefix+name+".", below)
+		}
+	}
+	walk("", root)
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// nearest returns the word with the smallest edit distance from text; of several, the first.
+func nearest(text string, words []string) string {
+	return slices.MinFunc(words, func(a, b string) int {
+		return cmp.Compare(editDistance(text, a), editDistance(text, b))
+	})
+}
+
+// editDistance returns how many letters must be inserted, deleted or replaced to turn a into b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // row[j] is the distance of the letters of a so far from b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			distance := diagonal
+			if a[i] != b[j] {
+				distance = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], distance
+		}
+	}
+	return row[len(b)]
+}
+
+// noImage is the error of an installation whose image cannot be pulled.
+type noImage struct{ error }
+
+// pullTimeout is how long a pod may fail to pull its image: the kubelet tries at once and after 10,
+// 20 and 40 s.
+const pullTimeout = time.Minute
+
+// watchImages calls fail as soon as it is clear that a pod of the installation gets no image. It
+// returns when ctx ends.
+func (c *cluster) watchImages(ctx context.Context, fail context.CancelCauseFunc) {
+	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
+		for _, object := range have.Sorted() {
+			pod := object.(*corev1.Pod)
+			problem, final := imageProblem(pod)
+			if problem != "" && (final || time.Since(pod.CreationTimestamp.Time) > pullTimeout) {
+				fail(noImage{fmt.Errorf("pod %s/%s: %s", pod.Namespace, pod.Name, problem)})
+				return true
+			}
+		}
+		return false
+	}, client.InNamespace(c.namespace))
+}
+
+// imageProblem returns which image a pod does not get, and whether trying again is of no use; empty
+// if it gets all.
+func imageProblem(pod *corev1.Pod) (problem string, final bool) {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Waiting == nil {
+			continue
+		}
+		switch reason := s.State.Waiting.Reason; reason {
+		case "ErrImageNeverPull", "InvalidImageName":
+			final = true
+			fallthrough
+		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError":
+			return fmt.Sprintf("node %s cannot get image %q (%s: %s); name one that nodes can pull with --set "+
+				"image.name=… and tag=…, give credentials with imagePullSecrets, or load it into the nodes",
+				pod.Spec.NodeName, s.Image, reason, oneLine(s.State.Waiting.Message)), final
+		}
+	}
+	return "", false
+}
