@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -41,6 +41,14 @@ generate: ## deepcopy, CRDs and roles from the types and markers
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/crds
 	deploy/rbac.sh '$(CONTROLLER_GEN)'
 
+reference: ## docs/reference from the types, commands, values and constants
+	go run ./docs/reference/generate
+
+site: ## bin/site, the pages as a web site, with mkdocs (apt-get install mkdocs)
+	rm -rf bin/site-source && mkdir -p bin/site-source
+	git ls-files -z | xargs -0 cp --parents -t bin/site-source
+	mkdocs build --strict --clean
+
 picture: ## docs/architecture.svg from its text source, with Graphviz (apt-get install graphviz)
 	dot -Tsvg -o docs/architecture.svg docs/architecture.dot
 
@@ -52,7 +60,8 @@ check: ## format, vet, linters, generated files, import law
 	go test -count=1 -vet=off ./internal/law
 	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	$(MAKE) generate
-	git diff --exit-code -- api deploy || { echo "generated files were stale: commit what 'make generate' made"; exit 1; }
+	$(MAKE) reference
+	git diff --exit-code -- api deploy docs/reference || { echo "generated files were stale: commit what 'make generate reference' made"; exit 1; }
 
 test: testbed-build image test-unit test-stories ## all tests
 
