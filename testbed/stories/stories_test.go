@@ -91,6 +91,7 @@ func TestPeered(t *testing.T) {
 		{"rules can be printed and are as desired", rulesAsDesired},
 		{"nothing is written while nothing changes", nothingIsWritten},
 		{"a namespace is offloaded", offloadNamespace},
+		{"examples do what their pages say", examples},
 		{"certificates renew and nothing is interrupted", certificatesRenew},
 		{"pods at two providers reach each other", leafToLeaf},
 		{"losses are survived", lossesAreSurvived},
