@@ -47,9 +47,12 @@ type text struct{ strings.Builder }
 
 func (t *text) printf(format string, args ...any) { fmt.Fprintf(t, format, args...) }
 
-// row writes one row of a table. Cells are put on one line, and their bars are escaped.
+// row writes one row of a table. Cells are put on one line; bars are escaped, and what could be HTML outside of code.
 func (t *text) row(cells ...string) {
 	for _, cell := range cells {
+		if !strings.Contains(cell, "`") {
+			cell = strings.ReplaceAll(cell, "<", "&lt;")
+		}
 		t.printf("| %s ", strings.ReplaceAll(oneLine(cell), "|", `\|`))
 	}
 	t.printf("|\n")

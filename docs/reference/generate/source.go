@@ -17,14 +17,8 @@ import (
 	"strings"
 )
 
-var (
-	// metricName matches the names of metrics that we write. Those of libraries are theirs.
-	metricName = regexp.MustCompile(`^((liqo|container|node|kubelet|kubernetes)_[a-z_]+|scrape_error)$`)
-	// condition matches the names of constants that are conditions, their values or reasons, and comments that say so.
-	condition = regexp.MustCompile(`^[rR]eason[A-Z]|Condition|is the condition `)
-	// conditionValue matches conditions and reasons as Kubernetes writes them.
-	conditionValue = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-)
+// metricName matches the names of metrics that we write. Those of libraries are theirs.
+var metricName = regexp.MustCompile(`^((liqo|container|node|kubelet|kubernetes)_[a-z_]+|scrape_error)$`)
 
 // rooms are the folders with the source of the product.
 var rooms = []string{"api", "identity", "internal", "network", "offloading", "peering", "reflection", "storage"}
@@ -111,53 +105,4 @@ func addMetric(rows map[string][]string, name string, texts []string, file strin
 	if help != "" {
 		rows[name] = []string{code(name), cmp.Or(kind, "histogram"), help, code(file)}
 	}
-}
-
-// conditions writes a table for each file that declares conditions or reasons, with the comments of the constants.
-func conditions(t *text) error {
-	t.printf("Every object with conditions has the standard ones, `Ready`, `Reconciling` and `Stalled`. Their\n" +
-		"messages end with the next step; [troubleshoot.md](../troubleshoot.md) goes on from there.\n")
-	return eachFile(func(file string, tree *ast.File) {
-		var rows [][]string
-		for _, d := range tree.Decls {
-			if group, ok := d.(*ast.GenDecl); ok && group.Tok == token.CONST {
-				rows = append(rows, constants(group)...)
-			}
-		}
-		if len(rows) == 0 {
-			return
-		}
-		t.printf("\n## %s\n", file)
-		t.header("condition, reason or value", "meaning")
-		for _, row := range rows {
-			t.row(row...)
-		}
-	})
-}
-
-// constants returns the conditions and reasons of one declaration. A constant without a comment has that of the group.
-func constants(group *ast.GenDecl) (rows [][]string) {
-	for _, s := range group.Specs {
-		spec := s.(*ast.ValueSpec)
-		for i, name := range spec.Names {
-			doc := oneLine(cmp.Or(spec.Doc.Text(), group.Doc.Text()))
-			if i >= len(spec.Values) || !condition.MatchString(name.Name) && !condition.MatchString(doc) {
-				continue
-			}
-			if value := literal(spec.Values[i]); conditionValue.MatchString(value) {
-				rows = append(rows, []string{code(value), meaning(name.Name, doc)})
-			}
-		}
-	}
-	return rows
-}
-
-// meaning returns a comment without the name of its subject.
-func meaning(name, doc string) string {
-	for _, prefix := range []string{name + ": ", name + " is ", name + " "} {
-		if rest, ok := strings.CutPrefix(doc, prefix); ok {
-			return rest
-		}
-	}
-	return doc
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -60,7 +61,13 @@ func values(t *text) error {
 }
 
 func row(t *text, path []string, value any, schema map[string]any, comment string) {
-	kind, _ := schema["type"].(string)
+	kind := ""
+	switch one := schema["type"].(type) {
+	case string:
+		kind = one
+	case []any:
+		kind = strings.Trim(fmt.Sprint(one), "[]")
+	}
 	if allowed, ok := schema["enum"].([]any); ok {
 		list, _ := json.Marshal(allowed) // it was JSON before
 		kind = code(strings.Trim(string(list), "[]"))
@@ -78,10 +85,14 @@ func below(tree any, path []string) any {
 	return tree
 }
 
-// property returns the schema of a value; nil if the schema does not describe it.
+// property returns the schema of a value, following references; nil if the schema does not describe it.
 func property(schema map[string]any, path []string) map[string]any {
+	at := schema
 	for _, key := range path {
-		schema, _ = below(schema, []string{"properties", key}).(map[string]any)
+		at, _ = below(at, []string{"properties", key}).(map[string]any)
+		if reference, ok := at["$ref"].(string); ok {
+			at, _ = below(schema, strings.Split(reference, "/")[1:]).(map[string]any)
+		}
 	}
-	return schema
+	return at
 }
