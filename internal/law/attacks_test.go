@@ -78,7 +78,8 @@ func attacks(t *testing.T) []attack {
 	t.Helper()
 	var list []attack
 	err := filepath.WalkDir("../..", func(file string, entry fs.DirEntry, err error) error {
-		hidden := strings.HasPrefix(filepath.Base(file), ".") && file != "../.." || filepath.Base(file) == "testdata"
+		base := filepath.Base(file)
+		hidden := strings.HasPrefix(base, ".") && file != "../.." || base == "testdata" || base == "bin"
 		switch {
 		case err != nil:
 			return err
