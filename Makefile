@@ -38,7 +38,7 @@ testbed-build: deps ## Kubernetes for the test clusters, from its Go modules; on
 
 generate: ## deepcopy, CRDs and roles from the types and markers
 	$(CONTROLLER_GEN) object paths=./api/...
-	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/crds
+	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/liqo/crds
 	deploy/rbac.sh '$(CONTROLLER_GEN)'
 
 reference: ## docs/reference from the types, commands, values and constants

@@ -36,6 +36,9 @@ const (
 	AnnotationPeers = "ipam.liqo.io/peers"
 	// AnnotationPort on the IP of an endpoint of the API server is the port of the endpoint.
 	AnnotationPort = "ipam.liqo.io/port"
+	// AnnotationDefault on an object of the installation is the default it was last made or changed to, as JSON. What
+	// users change on the object stays until the default of the same field changes.
+	AnnotationDefault = "liqo.io/default"
 	// AnnotationPreinstalled ("true") marks Networks and IPs made at install.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
 	// AnnotationWebhookServiceName on a webhook configuration is the Service behind it.

@@ -58,6 +58,8 @@ const (
 	VirtualKubeletLeaderLease = "virtual-kubelet-leader-election"
 	// ControllerManagerName is the Deployment of the controller.
 	ControllerManagerName = "liqo-controller-manager"
+	// DefaultsConfigMap holds the objects that the controller makes for an installation, in YAML.
+	DefaultsConfigMap = "liqo-defaults"
 	// FabricName is the DaemonSet of the nodes' network.
 	FabricName = "liqo-fabric"
 	// ProxyName is the Deployment and Service of the API server proxy.

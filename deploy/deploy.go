@@ -1,7 +1,7 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy embeds the files of an installation: the Helm chart and the
+// Package deploy embeds the files of an installation: the Helm chart with the
 // CustomResourceDefinitions. It only returns them; package cli applies them.
 package deploy
 
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:embed all:liqo crds
+//go:embed all:liqo
 var files embed.FS
 
 // ChartFiles returns the files of the chart by their path inside it. A release's chart has its version and image.
@@ -40,7 +40,7 @@ func ChartFiles() (map[string][]byte, error) {
 
 // CRDs returns the CustomResourceDefinitions, ordered by name.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	names, err := fs.Glob(files, "crds/*.yaml")
+	names, err := fs.Glob(files, "liqo/crds/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("read the definitions: %w", err)
 	}

@@ -54,7 +54,7 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.Render(c, full)
+	return engine.RenderWithClientProvider(c, full, inCluster())
 }
 
 // TestStories renders the chart with the values of each story and compares the templates it names.

@@ -19,11 +19,13 @@ role() { # role <process> <packages>
 		{ doc = doc $0 "\n" }
 		END { flush() }' "$work/role.yaml"
 }
-role controller '{./identity,./peering,./network,./offloading,./storage,./reflection/replication,./internal/ctl,./cmd/liqo-control}'
+role controller '{./identity,./peering,./network,./offloading,./storage,./reflection/replication,./internal/ctl,./deploy/defaults,./cmd/liqo-control}'
 role fabric ./network/fabric
 role gateway ./network/gateway
 role kubelet '{./offloading/kubelet,./reflection,./internal/remote}'
 role cleanup ./deploy/cleanup
+role kinds ./deploy/kinds
+role check ./deploy/check
 
 # A marker inside a doc comment is silently ignored: it must stand in a block of its own.
 if grep -rn -B1 -A1 --include='*.go' 'kubebuilder:rbac' cmd deploy identity internal network offloading peering reflection storage |

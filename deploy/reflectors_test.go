@@ -39,7 +39,7 @@ func TestReflectorsAreNamedAlike(t *testing.T) {
 		t.Errorf("values of the chart (-want +got):\n%s", diff)
 	}
 
-	schema, err := os.ReadFile("crds/offloading.liqo.io_vkoptionstemplates.yaml")
+	schema, err := os.ReadFile("liqo/crds/offloading.liqo.io_vkoptionstemplates.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func renderWith(t *testing.T, c *chart.Chart, base string, path []string, value 
 	if err != nil {
 		t.Fatalf("%s=%v: %v", strings.Join(path, "."), value, err)
 	}
-	rendered, err := engine.Render(c, full)
+	rendered, err := engine.RenderWithClientProvider(c, full, inCluster())
 	if err != nil {
 		t.Fatalf("%s=%v: %v", strings.Join(path, "."), value, err)
 	}

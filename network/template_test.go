@@ -127,8 +127,13 @@ func strictly(t *testing.T, p desired.Plan, into any) {
 func chartTemplates(t *testing.T, values []byte) map[string]*unstructured.Unstructured {
 	t.Helper()
 	byKind := map[string]*unstructured.Unstructured{}
-	for _, u := range parsed(t, rendered(t, values, "gateway-templates.yaml")) {
-		byKind[u.GetKind()] = u
+	for _, defaults := range parsed(t, rendered(t, values, "defaults.yaml")) {
+		files, _, _ := unstructured.NestedStringMap(defaults.Object, "data")
+		for _, file := range files {
+			for _, u := range parsed(t, file) {
+				byKind[u.GetKind()] = u
+			}
+		}
 	}
 	return byKind
 }

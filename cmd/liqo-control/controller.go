@@ -34,6 +34,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/deploy/defaults"
 	"github.com/liqo-go/liqo/identity"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
@@ -60,6 +61,7 @@ type controllerFlags struct {
 	network    network.Options
 	offloading offloading.Options
 	storage    storage.Options
+	defaults   defaults.Options
 
 	pools, ingressClasses, lbClasses     []string
 	defaultResources                     map[string]string
@@ -105,6 +107,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.StringVar(&f.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	fs.StringVar(&f.liqoNamespace, "liqo-namespace", "liqo", "namespace Liqo is installed in")
+	fs.StringVar(&f.defaults.Dir, "defaults", "", "directory of the objects that the installation has; empty makes none")
 	fs.BoolVar(&f.peering.Modules.Networking, "networking-enabled", true, "run the networking module")
 	fs.BoolVar(&f.peering.Modules.Authentication, "authentication-enabled", true, "run the authentication module")
 	fs.BoolVar(&f.peering.Modules.Offloading, "offloading-enabled", true, "run the offloading module")
@@ -422,6 +425,7 @@ func (f *controllerFlags) registrars(config *rest.Config) ([]ctl.Registrar, erro
 	links, modules := &remote.Fleet{}, f.peering.Modules
 	f.peering.Links, f.network.Links = links, links
 	all := append([]ctl.Registrar{links}, peering.Controllers(f.peering)...)
+	all = append(all, defaults.Controllers(f.defaults)...)
 	if modules.Authentication {
 		all = append(all, identity.Controllers(f.identity)...)
 		all = append(all, replication.Controllers(replication.Options{ClusterID: f.clusterID, Links: links})...)

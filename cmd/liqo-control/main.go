@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/liqo-go/liqo/deploy/check"
 	"github.com/liqo-go/liqo/deploy/cleanup"
+	"github.com/liqo-go/liqo/deploy/kinds"
 	"github.com/liqo-go/liqo/internal/role"
 )
 
@@ -31,4 +33,6 @@ func main() {
 }
 
 // root returns the command with the roles. Each has a file of its own.
-func root() *cobra.Command { return role.Root(controller(), kubelet(), cleanup.Command()) }
+func root() *cobra.Command {
+	return role.Root(controller(), kubelet(), cleanup.Command(), kinds.Command(), check.Command())
+}

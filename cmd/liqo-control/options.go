@@ -24,7 +24,7 @@ import (
 
 // complete fills in the options that several rooms share, and those that are decoded from texts.
 func (f *controllerFlags) complete(config *rest.Config) (err error) {
-	f.peering.LiqoNamespace = f.liqoNamespace
+	f.peering.LiqoNamespace, f.defaults.LiqoNamespace = f.liqoNamespace, f.liqoNamespace
 	f.identity.ClusterID, f.identity.LiqoNamespace = f.clusterID, f.liqoNamespace
 	f.identity.RealStorageClass = f.storage.RealClass
 	f.network.ClusterID, f.network.LiqoNamespace = f.clusterID, f.liqoNamespace

@@ -43,6 +43,8 @@ func root() *cobra.Command {
 		control("controller", "Runs identity, peering, networking and offloading controllers, and admission"),
 		control("kubelet", "Keeps one virtual node and reflects the objects of its pods"),
 		control("cleanup", "Removes what Liqo made in the cluster, before it is uninstalled"),
+		control("kinds", "Applies the kinds of this version, before an upgrade"),
+		control("check", "Checks an installation, for helm test"),
 	)
 }
 

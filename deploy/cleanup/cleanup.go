@@ -37,7 +37,9 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/deploy/defaults/plan"
 	"github.com/liqo-go/liqo/internal/await"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 const (
@@ -52,6 +54,9 @@ const (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips;networks,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes;internalfabrics,verbs=list;watch;delete;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates,verbs=list;watch;delete;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayclienttemplates,verbs=list;watch;delete;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;gatewayservers;gatewayclients,verbs=list;watch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=list;watch;delete;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;identities;resourceslices,verbs=list;watch
@@ -102,6 +107,14 @@ func ownKinds() []client.ObjectList {
 	}
 }
 
+// defaultKinds also have objects of users, which stay.
+func defaultKinds() []client.ObjectList {
+	return []client.ObjectList{
+		&netv1beta1.WgGatewayServerTemplateList{}, &netv1beta1.WgGatewayClientTemplateList{},
+		&offv1beta1.VkOptionsTemplateList{},
+	}
+}
+
 func (c *cleaner) run(ctx context.Context) error {
 	for _, list := range peeringKinds() {
 		if err := c.awaitNone(ctx, list); err != nil {
@@ -117,6 +130,11 @@ func (c *cleaner) run(ctx context.Context) error {
 	}
 	for _, list := range ownKinds() {
 		if err := c.clear(ctx, list); err != nil {
+			return err
+		}
+	}
+	for _, list := range defaultKinds() {
+		if err := c.clear(ctx, list, client.MatchingLabels{desired.LabelController: plan.Controller}); err != nil {
 			return err
 		}
 	}

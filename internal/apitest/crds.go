@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// installCRDs creates the CRDs of deploy/crds and waits until all are served.
+// installCRDs creates the CRDs of deploy/liqo/crds and waits until all are served.
 func installCRDs(ctx context.Context, config *rest.Config) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
 	}
 	options := envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(root, "deploy", "crds")}, ErrorIfPathMissing: true, PollInterval: 50 * time.Millisecond,
+		Paths: []string{filepath.Join(root, "deploy", "liqo", "crds")}, ErrorIfPathMissing: true, PollInterval: 50 * time.Millisecond,
 	}
 	if end, ok := ctx.Deadline(); ok {
 		options.MaxTime = time.Until(end)

@@ -1,7 +1,8 @@
-{{- /*
+{{/*
 What a gateway is made from, unless it references another template. Text in backquotes is for the
 controller, which fills it in for each gateway; the rest is decided at installation.
-*/ -}}
+*/}}
+{{- define "liqo.gatewayTemplates" }}
 {{- if .Values.networking.enabled }}
 {{- $t := .Values.networking.gatewayTemplates }}
 {{- $labels := dict
@@ -22,8 +23,7 @@ kind: WgGateway{{ title $mode }}Template
 metadata:
   name: wireguard-{{ $mode }}
   namespace: {{ $.Release.Namespace }}
-  labels:
-    {{- include "liqo.labels" $ | nindent 4 }}
+  {{- include "liqo.meta" (dict "root" $) | nindent 2 }}
 spec:
   objectKind:
     apiVersion: networking.liqo.io/v1beta1
@@ -189,5 +189,6 @@ spec:
                 # For WireGuard inside the process, where the kernel has none.
                 - name: tun
                   hostPath: {path: /dev/net/tun, type: CharDevice}
+{{- end }}
 {{- end }}
 {{- end }}

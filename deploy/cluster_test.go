@@ -1,0 +1,126 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// found is the cluster in which a chart looks objects up.
+type found []*unstructured.Unstructured
+
+// inCluster returns a cluster with the namespace default, which every cluster has, and objects.
+func inCluster(objects ...*unstructured.Unstructured) found {
+	namespace := &unstructured.Unstructured{}
+	namespace.SetAPIVersion("v1")
+	namespace.SetKind("Namespace")
+	namespace.SetName("default")
+	return append(objects, namespace)
+}
+
+// GetClientFor implements Helm's engine.ClientProvider.
+func (f found) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	return ofKind{found: f, apiVersion: apiVersion, kind: kind}, true, nil
+}
+
+// ofKind reads the objects of a kind in a namespace.
+type ofKind struct {
+	dynamic.NamespaceableResourceInterface
+	found                       found
+	apiVersion, kind, namespace string
+}
+
+func (k ofKind) Namespace(name string) dynamic.ResourceInterface {
+	k.namespace = name
+	return k
+}
+
+func (k ofKind) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	for _, o := range k.found {
+		if o.GetAPIVersion() == k.apiVersion && o.GetKind() == k.kind && o.GetNamespace() == k.namespace && o.GetName() == name {
+			return o, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: k.kind}, name)
+}
+
+const inRome = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
+
+// TestWithoutAClusterThereAreNoHooks: who applies a manifest of 'helm template' must not start the jobs of hooks.
+func TestWithoutAClusterThereAreNoHooks(t *testing.T) {
+	t.Parallel()
+	c := load(t)
+	full, err := chartutil.ToRenderValues(c, values(t, inRome), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := engine.Render(c, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range rendered {
+		if strings.Contains(text, "helm.sh/hook") {
+			t.Errorf("%s has a hook:\n%s", name, text)
+		}
+	}
+	with, err := render(t, inRome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hook := range []string{"pre-delete", "pre-upgrade", "test"} {
+		if !strings.Contains(with["liqo/templates/hooks.yaml"], "helm.sh/hook: "+hook+"\n") {
+			t.Errorf("no hook %s in a cluster", hook)
+		}
+	}
+}
+
+// TestWhatHelmMadeStaysInTheRelease: of the default objects the release has those that Helm made for it, and no others.
+func TestWhatHelmMadeStaysInTheRelease(t *testing.T) {
+	t.Parallel()
+	ofRelease := func(release, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion("ipam.liqo.io/v1alpha1")
+		o.SetKind("Network")
+		o.SetNamespace("liqo")
+		o.SetName(name)
+		if release != "" {
+			o.SetAnnotations(map[string]string{"meta.helm.sh/release-name": release})
+		}
+		return o
+	}
+	c := load(t)
+	capabilities := *chartutil.DefaultCapabilities
+	capabilities.APIVersions = append(capabilities.APIVersions, "ipam.liqo.io/v1alpha1")
+	full, err := chartutil.ToRenderValues(c, values(t, inRome), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := engine.RenderWithClientProvider(c, full,
+		inCluster(ofRelease("liqo", "pod-cidr"), ofRelease("other", "service-cidr"), ofRelease("", "external-cidr")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, doc := range strings.Split(rendered["liqo/templates/defaults.yaml"], "\n---\n") {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, o.GetKind()+" "+o.GetName())
+	}
+	if got, want := strings.Join(names, ", "), "ConfigMap liqo-defaults, Network pod-cidr"; got != want {
+		t.Errorf("the release has %s, want %s", got, want)
+	}
+}

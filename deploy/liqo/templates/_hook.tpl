@@ -1,0 +1,69 @@
+{{/*
+A job that Helm runs once, before it upgrades ("pre-upgrade"), before it deletes ("pre-delete") or for 'helm test'
+("test"), with the rights of a role. Call with (dict "root" $ "hook" "pre-delete" "role" "cleanup" "args" (list …)).
+Nothing is rendered without a cluster: what applies that manifest would run the job at once, or never.
+*/}}
+{{- define "liqo.hook" -}}
+{{- if lookup "v1" "Namespace" "" "default" }}
+{{- $pod := .root.Values.uninstaller.pod }}
+{{- $name := printf "liqo-%s" .hook }}
+{{- $c := dict "root" .root "name" .hook "module" "uninstaller" "pod" $pod }}
+{{- $early := dict "helm.sh/hook" .hook "helm.sh/hook-weight" "-5" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed" }}
+{{- $late := merge (dict "helm.sh/hook-weight" "0" "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed") $early }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- include "liqo.meta" (merge (dict "annotations" $early) $c) | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $name }}
+  {{- include "liqo.meta" (merge (dict "annotations" $early) $c) | nindent 2 }}
+{{ include "liqo.rules" (dict "root" .root "role" .role) }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name }}
+  {{- include "liqo.meta" (merge (dict "annotations" $early) $c) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ .root.Release.Namespace }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- include "liqo.meta" (merge (dict "annotations" $late) $c) | nindent 2 }}
+spec:
+  backoffLimit: 1
+  template:
+    metadata:
+      {{- include "liqo.podmeta" $c | nindent 6 }}
+    spec:
+      {{- include "liqo.podspec" $c | nindent 6 }}
+      serviceAccountName: {{ $name }}
+      restartPolicy: Never
+      {{- include "liqo.placement" .root | nindent 6 }}
+      containers:
+        - name: {{ .role }}
+          image: {{ include "liqo.image" .root }}
+          imagePullPolicy: {{ .root.Values.pullPolicy }}
+          args: {{ toYaml .args | nindent 12 }}
+          env:
+            - name: POD_NAMESPACE
+              valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+          resources: {{ toYaml $pod.resources | nindent 12 }}
+          securityContext: {{ include "liqo.unprivileged" .root | nindent 12 }}
+{{- end }}
+{{- end }}
