@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,7 @@ const options = `
 apiVersion: offloading.liqo.io/v1beta1
 kind: VkOptionsTemplate
 metadata: {name: virtual-kubelet-default, namespace: liqo}
-spec: {containerImage: "liqo:1", createNode: false, replicas: 2}
+spec: {containerImage: "liqo:1", createNode: false, disableNetworkCheck: false, metricsEnabled: false, replicas: 2}
 `
 
 // TestDefaultsOfAnInstallation: they are made, made again when deleted, and follow the files at the next start, but for
@@ -139,7 +140,9 @@ func start(t *testing.T, server *apitest.Server, dir string) (stop func()) {
 
 func wait(t *testing.T, c client.WithWatch, list client.ObjectList, done func(await.Objects) bool) {
 	t.Helper()
-	if err := await.Until(t.Context(), c, list, done, client.InNamespace(api.Namespace)); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := await.Until(ctx, c, list, done, client.InNamespace(api.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 }
