@@ -117,6 +117,7 @@ test-conformance: testbed-build image ## Kubernetes' own tests of pods, on a vir
 soak: testbed-build image ## what usual runs try samples of, in full
 	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
+	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
 	$(GO_TEST) ./reflection -run Chaos -soak

@@ -171,6 +171,9 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 		return err
 	}
 	done()
+	if err := c.awaitDefaults(s.ctx); err != nil {
+		return err
+	}
 	s.reportInstalled(rel)
 	return nil
 }
@@ -340,6 +343,7 @@ func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any)
 	run := action.NewUpgrade(helm)
 	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = c.namespace, true, s.timeout, true
 	run.MaxHistory = 10
+	run.DisableHooks = true // the kinds are applied
 	rel, err := run.RunWithContext(s.ctx, api.ReleaseName, chart, vals)
 	if err == nil {
 		return rel, nil

@@ -107,7 +107,7 @@ func (f *controllerFlags) add(cmd *cobra.Command) {
 func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.StringVar(&f.clusterID, "cluster-id", os.Getenv("CLUSTER_ID"), "ID of this cluster")
 	fs.StringVar(&f.liqoNamespace, "liqo-namespace", "liqo", "namespace Liqo is installed in")
-	fs.StringVar(&f.defaults.Dir, "defaults", "", "directory of the objects that the installation has; empty makes none")
+	fs.StringVar(&f.defaults.Dir, "defaults", "", "directory of objects to make, one in a file; empty makes none")
 	fs.BoolVar(&f.peering.Modules.Networking, "networking-enabled", true, "run the networking module")
 	fs.BoolVar(&f.peering.Modules.Authentication, "authentication-enabled", true, "run the authentication module")
 	fs.BoolVar(&f.peering.Modules.Offloading, "offloading-enabled", true, "run the offloading module")
