@@ -56,13 +56,21 @@ func (k ofKind) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...st
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: k.kind}, name)
 }
 
-const inRome = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
+func (k ofKind) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	list := &unstructured.UnstructuredList{}
+	for _, o := range k.found {
+		if o.GetAPIVersion() == k.apiVersion && o.GetKind() == k.kind && (k.namespace == "" || o.GetNamespace() == k.namespace) {
+			list.Items = append(list.Items, *o)
+		}
+	}
+	return list, nil
+}
 
 // TestWithoutAClusterThereAreNoHooks: who applies a manifest of 'helm template' must not start the jobs of hooks.
 func TestWithoutAClusterThereAreNoHooks(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, values(t, inRome), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
+	full, err := chartutil.ToRenderValues(c, values(t, minimal), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +83,7 @@ func TestWithoutAClusterThereAreNoHooks(t *testing.T) {
 			t.Errorf("%s has a hook:\n%s", name, text)
 		}
 	}
-	with, err := render(t, inRome)
+	with, err := render(t, minimal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +111,7 @@ func TestWhatHelmMadeStaysInTheRelease(t *testing.T) {
 	c := load(t)
 	capabilities := *chartutil.DefaultCapabilities
 	capabilities.APIVersions = append(capabilities.APIVersions, "ipam.liqo.io/v1alpha1")
-	full, err := chartutil.ToRenderValues(c, values(t, inRome), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
+	full, err := chartutil.ToRenderValues(c, values(t, minimal), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}

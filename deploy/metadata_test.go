@@ -25,8 +25,8 @@ import (
 
 const minimal = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
 
-// release is a first installation.
-var release = chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}
+// installation is a first installation.
+var installation = chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}
 
 // objects returns what the chart renders with values, besides the minimal ones, that Prometheus' operator is there.
 func objects(t *testing.T, values string) []*unstructured.Unstructured {
@@ -38,7 +38,7 @@ func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(capabilities.APIVersions, "monitoring.coreos.com/v1")
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, vals, release, capabilities)
+	full, err := chartutil.ToRenderValues(c, vals, installation, capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,6 @@ controllerManager: {pod: {labels: {app.kubernetes.io/instance: x}}}
 metrics: {enabled: true}
 openshiftConfig: {enabled: true}
 `) {
-		// Hooks, objects of our own kinds and the cluster's ID have labels alone.
-		_, hook := obj.GetAnnotations()["helm.sh/hook"]
-		if hook || strings.Contains(obj.GetAPIVersion(), ".liqo.io/") || obj.GetName() == "liqo-clusterid-configmap" {
-			continue
-		}
 		name := obj.GetKind() + " " + obj.GetName()
 		parts := map[string]any{name: obj.Object}
 		if template, ok, _ := unstructured.NestedMap(obj.Object, "spec", "template"); ok && template["metadata"] != nil {
@@ -235,7 +230,7 @@ func TestOldKernelsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		loaded := load(t)
-		full, err := chartutil.ToRenderValues(loaded, vals, release, nil)
+		full, err := chartutil.ToRenderValues(loaded, vals, installation, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func templated(t *testing.T, kinds bool) *release.Release {
 	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
 	run.ReleaseName, run.Namespace, run.DryRun, run.ClientOnly, run.IncludeCRDs = "liqo", "liqo", true, true, kinds
 	run.KubeVersion = &chartutil.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
-	made, err := run.Run(load(t), values(t, inRome))
+	made, err := run.Run(load(t), values(t, minimal))
 	if err != nil {
 		t.Fatal(err)
 	}

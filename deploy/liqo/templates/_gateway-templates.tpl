@@ -35,9 +35,9 @@ spec:
         enabled: true
         service:
           metadata:
-            labels: {{ toYaml (merge (dict "app.kubernetes.io/name" "gateway-metrics") $labels (dig "service" "labels" dict $t.metrics)) | nindent 14 }}
+            labels: {{ include "liqo.strings" (merge (dict "app.kubernetes.io/name" "gateway-metrics") $labels (dig "service" "labels" dict $t.metrics)) | nindent 14 }}
             {{- with dig "service" "annotations" dict $t.metrics }}
-            annotations: {{ toYaml . | nindent 14 }}
+            annotations: {{ include "liqo.strings" . | nindent 14 }}
             {{- end }}
           spec:
             selector: {{ toYaml $labels | nindent 14 }}
@@ -51,7 +51,7 @@ spec:
         metadata:
           labels: {{ toYaml $labels | nindent 12 }}
           {{- with $t.server.service.annotations }}
-          annotations: {{ toYaml . | nindent 12 }}
+          annotations: {{ include "liqo.strings" . | nindent 12 }}
           {{- end }}
         spec:
           type: {{ `{{ .Spec.Endpoint.ServiceType }}` | quote }}
@@ -80,9 +80,9 @@ spec:
           template:
             metadata:
               {{- with $t.pod.annotations }}
-              annotations: {{ toYaml . | nindent 16 }}
+              annotations: {{ include "liqo.strings" . | nindent 16 }}
               {{- end }}
-              labels: {{ toYaml $podlabels | nindent 16 }}
+              labels: {{ include "liqo.strings" $podlabels | nindent 16 }}
             spec:
               serviceAccountName: {{ `{{ .Name }}` | quote }}
               # A gateway goes on until its successor has the tunnel, 25 s at most.
@@ -94,7 +94,7 @@ spec:
               priorityClassName: {{ . }}
               {{- end }}
               {{- with $t.pod.nodeSelector }}
-              nodeSelector: {{ toYaml . | nindent 16 }}
+              nodeSelector: {{ include "liqo.strings" . | nindent 16 }}
               {{- end }}
               {{- with $t.pod.tolerations }}
               tolerations: {{ toYaml . | nindent 16 }}
@@ -120,7 +120,7 @@ spec:
               {{- end }}
               containers:
                 - name: gateway
-                  image: {{ include "liqo.image" $ }}
+                  image: {{ include "liqo.image" (dict "root" $ "image" $t.container.gateway.image) }}
                   imagePullPolicy: {{ $.Values.pullPolicy }}
                   args:
                     - gateway

@@ -57,7 +57,7 @@ spec:
       {{- include "liqo.placement" .root | nindent 6 }}
       containers:
         - name: {{ .role }}
-          image: {{ include "liqo.image" .root }}
+          image: {{ include "liqo.image" (dict "root" .root "image" .root.Values.uninstaller.image) }}
           imagePullPolicy: {{ .root.Values.pullPolicy }}
           args: {{ toYaml .args | nindent 12 }}
           env:

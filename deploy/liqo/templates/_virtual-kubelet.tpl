@@ -13,7 +13,7 @@ metadata:
   namespace: {{ $.Release.Namespace }}
   {{- include "liqo.meta" (dict "root" $ "name" "virtual-kubelet" "module" "offloading") | nindent 2 }}
 spec:
-  containerImage: {{ include "liqo.image" $ }}
+  containerImage: {{ include "liqo.image" (dict "root" $ "image" $.Values.virtualKubelet.image) }}
   pullPolicy: {{ $.Values.pullPolicy }}
   {{- with $.Values.imagePullSecrets }}
   imagePullSecrets: {{ toYaml . | nindent 4 }}
@@ -21,7 +21,7 @@ spec:
   createNode: {{ .createNode }}
   disableNetworkCheck: {{ or .disableNetworkCheck (not $.Values.networking.enabled) }}
   replicas: {{ $.Values.virtualKubelet.replicas }}
-  metricsEnabled: {{ $.Values.metrics.enabled }}
+  metricsEnabled: {{ or $.Values.metrics.enabled $.Values.virtualKubelet.metrics.enabled }}
   metricsAddress: {{ printf ":%v" $.Values.virtualKubelet.metrics.port | quote }}
   {{- with .reflection.skip.labels }}
   labelsNotReflected: {{ toYaml . | nindent 4 }}
@@ -39,10 +39,10 @@ spec:
     {{- end }}
   {{- with $.Values.virtualKubelet.extra }}
   {{- with .annotations }}
-  extraAnnotations: {{ toYaml . | nindent 4 }}
+  extraAnnotations: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
   {{- with .labels }}
-  extraLabels: {{ toYaml . | nindent 4 }}
+  extraLabels: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
   {{- with .args }}
   extraArgs: {{ toYaml . | nindent 4 }}
@@ -56,10 +56,10 @@ spec:
   {{- end }}
   {{- with $.Values.virtualKubelet.virtualNode.extra }}
   {{- with .annotations }}
-  nodeExtraAnnotations: {{ toYaml . | nindent 4 }}
+  nodeExtraAnnotations: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
   {{- with .labels }}
-  nodeExtraLabels: {{ toYaml . | nindent 4 }}
+  nodeExtraLabels: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
   {{- end }}
 {{- end }}
