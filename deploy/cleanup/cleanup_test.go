@@ -32,6 +32,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/deploy/cleanup"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // TestCleanup: while a namespace is offloaded, the role fails, names it and deletes nothing. Afterwards
@@ -46,6 +47,7 @@ func TestCleanup(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}}, controller(inLiqo(api.ControllerManagerName)), offloaded, network,
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&ipamv1alpha1.IP{ObjectMeta: inLiqo(api.IPAPIServer), Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.1"}},
+		options(map[string]string{desired.LabelController: "defaults"}, "virtual-kubelet-default"), options(nil, "mine"),
 		request(t, "liqo-kubelet-1", map[string]string{api.LabelManaged: api.True}), request(t, "somebody-elses", nil),
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
@@ -71,6 +73,10 @@ func TestCleanup(t *testing.T) {
 			t.Errorf("%T: %d left, %v", list, meta.LenList(list), err)
 		}
 	}
+	left := &offv1beta1.VkOptionsTemplateList{}
+	if err := c.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "mine" {
+		t.Errorf("options left: %v, %v", left.Items, err)
+	}
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(t.Context(), requests); err != nil || len(requests.Items) != 1 || requests.Items[0].Name != "somebody-elses" {
 		t.Errorf("certificate requests left: %v, %v", requests.Items, err)
@@ -79,6 +85,13 @@ func TestCleanup(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: api.Namespace, Name: api.ControllerManagerName}, marked); err != nil ||
 		marked.Annotations[api.AnnotationUninstalling] != api.True {
 		t.Errorf("the controller is not marked: %v", err)
+	}
+}
+
+func options(labels map[string]string, name string) *offv1beta1.VkOptionsTemplate {
+	return &offv1beta1.VkOptionsTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: name, Labels: labels},
+		Spec:       offv1beta1.VkOptionsTemplateSpec{ContainerImage: "liqo:1"},
 	}
 }
 

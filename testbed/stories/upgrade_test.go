@@ -70,8 +70,8 @@ func installFormer(t *testing.T) {
 	peerFirst(t)
 }
 
-// upgrade installs this version on the consumer, then on the provider. Meanwhile packets flow, and afterwards all
-// objects of before are there and all pods of users run. The longest gap of each cluster goes into gaps.
+// upgrade installs this version on the consumer by liqoctl, then on the provider by Helm. Meanwhile packets flow, and
+// afterwards all objects of before are there and all pods of users run. The longest gap of each cluster goes into gaps.
 func upgrade(t *testing.T, gaps map[string]time.Duration) {
 	before := map[string]map[string]object{}
 	for _, c := range []cluster{rome, milan} {
@@ -83,7 +83,11 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 	stays := connected(t)
 	for _, c := range []cluster{rome, milan} {
 		gaps[c.name] = pinged(t, func() {
-			c.must(t, c.installation("tag=")...)
+			if c.name == rome.name {
+				c.must(t, c.installation("tag=")...)
+			} else {
+				c.upgradeByHelm(t)
+			}
 			c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", "--timeout=90s")
 			eventually(t, "the gateway of "+c.name+" is of this version", func() (string, bool) {
 				image, err := c.ask("-n", "liqo-tenant-"+other(c).name, "get", "deployment", "gw-"+other(c).name, "-o", "jsonpath={..image}")
@@ -131,6 +135,21 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 		}
 	}
 	rome.kubectl(t, "delete", "namespace", "data", "--timeout=90s")
+}
+
+// upgradeByHelm upgrades a cluster by Helm alone, goes back to the former version, and upgrades again.
+func (c cluster) upgradeByHelm(t *testing.T) {
+	t.Helper()
+	upgrade := []string{"upgrade", "liqo", filepath.Join(root, "deploy", "liqo"), "--reset-then-reuse-values", "--set", "tag=", "--wait"}
+	for _, args := range [][]string{upgrade, {"test", "liqo"}, {"rollback", "liqo", "--wait"}, upgrade, {"test", "liqo"}} {
+		stdout, stderr, err := command("helm", append(args, "--kubeconfig", c.kubeconfig, "--namespace", "liqo", "--timeout", "3m")...)
+		if err != nil {
+			t.Fatalf("%s: helm %s: %v\n%s%s", c.name, strings.Join(args, " "), err, stdout, stderr)
+		}
+		if args[0] == "test" && !strings.Contains(stdout+stderr, "ok    Network pod-cidr") {
+			t.Errorf("%s: helm test prints no line for a check:\n%s%s", c.name, stdout, stderr)
+		}
+	}
 }
 
 // retired are the objects of the former chart that this one has no more, each with the reason.
