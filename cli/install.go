@@ -377,7 +377,7 @@ func (s *script) applyFirst(
 	if _, failed := undo.Run(api.ReleaseName); failed != nil {
 		return nil, errors.Join(err, fmt.Errorf("undo the installation: %w", failed))
 	}
-	return nil, err
+	return nil, errors.Join(err, c.removeDefaults(context.WithoutCancel(s.ctx)))
 }
 
 // releaseError adds what is wrong with the workloads, before they are deleted.

@@ -11,10 +11,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/deploy/defaults/plan"
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // awaitDefaults waits until the controller has made the objects of the installation: the next
@@ -48,4 +54,29 @@ func (c *cluster) defaultOf(name, text string) (client.Object, error) {
 	object.SetNamespace(parsed.GetNamespace())
 	object.SetName(parsed.GetName())
 	return object, nil
+}
+
+// removeDefaults deletes what the controller of an undone installation made. Nothing runs any more
+// that would remove finalizers, or make the objects again.
+func (c *cluster) removeDefaults(ctx context.Context) error {
+	made := client.MatchingLabels{desired.LabelController: plan.Controller}
+	for _, list := range []client.ObjectList{
+		&ipamv1alpha1.NetworkList{}, &netv1beta1.WgGatewayServerTemplateList{},
+		&netv1beta1.WgGatewayClientTemplateList{}, &offv1beta1.VkOptionsTemplateList{},
+	} {
+		found, err := c.all(ctx, list, made, client.InNamespace(c.namespace))
+		if err != nil {
+			return err
+		}
+		for _, object := range found {
+			if _, err := c.remove(ctx, object); err != nil {
+				return err
+			}
+			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			if err := client.IgnoreNotFound(c.Patch(ctx, object, free)); err != nil {
+				return c.describe("update", object, err)
+			}
+		}
+	}
+	return nil
 }
