@@ -31,6 +31,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/repo"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/deploy/image"
@@ -276,5 +277,16 @@ func TestCheck(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(repository, "more"), nil, 0o600))
 	if err := good.check(t.Context()); err == nil || !strings.Contains(err.Error(), "more") {
 		t.Errorf("a file that no commit has: %v", err)
+	}
+}
+
+// TestChartOfTheRepository: the chart that this repository has can be stamped with a release.
+func TestChartOfTheRepository(t *testing.T) {
+	files, err := releaseChart("v0.2.0", "registry.example.com/liqo", "sha256:1")
+	must(t, err)
+	var values struct{ Image struct{ Name, Digest string } }
+	must(t, yaml.Unmarshal(files["values.yaml"], &values))
+	if values.Image.Name != "registry.example.com/liqo" || values.Image.Digest != "sha256:1" {
+		t.Errorf("values have %+v", values)
 	}
 }
