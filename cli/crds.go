@@ -7,19 +7,18 @@ import (
 	"context"
 	"fmt"
 
+	"helm.sh/helm/v3/pkg/chart"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/liqo-go/liqo/deploy"
 )
 
 // fieldManager is the field manager of the CustomResourceDefinitions.
 const fieldManager = "liqoctl"
 
-// applyCRDs applies all CustomResourceDefinitions and waits until the API server serves them.
-func (c *cluster) applyCRDs(ctx context.Context) error {
-	crds, err := deploy.CRDs()
+// applyCRDs applies the CustomResourceDefinitions of a chart and waits until the API server serves them.
+func (c *cluster) applyCRDs(ctx context.Context, of *chart.Chart) error {
+	crds, err := chartCRDs(of)
 	if err != nil {
 		return err
 	}

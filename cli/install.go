@@ -158,7 +158,7 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 		return nil
 	}
 	s.busy(noCluster, "Applying the kinds")
-	if err := c.applyCRDs(s.ctx); err != nil {
+	if err := c.applyCRDs(s.ctx, chart); err != nil {
 		return err
 	}
 	s.busy(noCluster, "Installing or upgrading Liqo")
