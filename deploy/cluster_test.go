@@ -132,3 +132,34 @@ func TestWhatHelmMadeStaysInTheRelease(t *testing.T) {
 		t.Errorf("the release has %s, want %s", got, want)
 	}
 }
+
+// TestRangesInUseStay: an upgrade that would change the range of a Network fails before it changes anything.
+func TestRangesInUseStay(t *testing.T) {
+	t.Parallel()
+	network := func(name, cidr string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
+			"metadata": map[string]any{"name": name, "namespace": "liqo"}, "spec": map[string]any{"cidr": cidr},
+		}}
+	}
+	c := load(t)
+	capabilities := *chartutil.DefaultCapabilities
+	capabilities.APIVersions = append(capabilities.APIVersions, "ipam.liqo.io/v1alpha1")
+	for ranges, want := range map[string]string{
+		"podCIDRs: [10.10.0.0/16]":                             "",
+		"podCIDRs: [10.10.0.0/16, 10.11.0.0/16]":               "",
+		"podCIDRs: [10.10.0.0/16], externalCIDR: 10.71.0.0/16": "the range of Network external-cidr is 10.70.0.0/16 and cannot become 10.71.0.0/16: ",
+		"podCIDRs: [10.11.0.0/16, 10.10.0.0/16]":               "the range of Network pod-cidr is 10.10.0.0/16 and cannot become 10.11.0.0/16: ",
+	} {
+		vals := values(t, "discovery: {config: {clusterID: rome}}\nipam: {serviceCIDR: 10.110.0.0/16, "+ranges+"}")
+		full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsUpgrade: true}, &capabilities)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.RenderWithClientProvider(c, full,
+			inCluster(network("pod-cidr", "10.10.0.0/16"), network("external-cidr", "10.70.0.0/16")))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want+"peers use it; uninstall first") {
+			t.Errorf("%s: %v, want %q", ranges, err, want)
+		}
+	}
+}
