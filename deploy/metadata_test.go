@@ -42,7 +42,7 @@ func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := engine.Render(c, full)
+	rendered, err := engine.RenderWithClientProvider(c, full, inCluster())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestGlobalMetadata(t *testing.T) {
 	t.Parallel()
 	told := ""
 	for _, obj := range objects(t, `
-common: {globalLabels: {team: net, app.kubernetes.io/name: x}, globalAnnotations: {note: "it's a,b=c"}}
+common: {globalLabels: {team: net, app.kubernetes.io/name: x}, globalAnnotations: {note: "it's a,b=c", cost: $(POD)}}
 controllerManager: {pod: {labels: {app.kubernetes.io/instance: x}}}
 metrics: {enabled: true}
 openshiftConfig: {enabled: true}
@@ -96,7 +96,8 @@ openshiftConfig: {enabled: true}
 		}
 	}
 	for _, flag := range []string{
-		"--global-labels=app.kubernetes.io/name=x,team=net", `--global-annotations={"note":"it's a,b=c"}`,
+		"--global-labels=app.kubernetes.io/name=x,team=net",
+		`--global-annotations={"cost":"$$(POD)","note":"it's a,b=c"}`,
 	} {
 		if !strings.Contains(told, flag) {
 			t.Errorf("the controller lacks %s:\n%s", flag, told)
@@ -108,19 +109,28 @@ openshiftConfig: {enabled: true}
 func TestTextMayBeWrittenAsNumbers(t *testing.T) {
 	t.Parallel()
 	all := objects(t, `
-tag: 1.5
+tag: 20261127
+apiServer: {peerShares: 12345678}
 common:
   globalLabels: {rank: 1, gone: null}
   globalAnnotations: {argocd.argoproj.io/sync-wave: 10, build: 12345678, scrape: true}
   nodeSelector: {generation: 2}
   extraArgs: [5]
 discovery: {config: {clusterLabels: {zone: 1, big: 12345678}}}
-controllerManager: {pod: {labels: {rank: 1}, annotations: {scrape: true}, extraArgs: [7]}}
-networking: {fabric: {nodeSelector: {gpu: false}}}
+controllerManager: {pod: {labels: {rank: 1}, annotations: {scrape: true}, extraArgs: [7, 12345678]}}
+virtualKubelet: {extra: {args: [5, 12345678]}}
+uninstaller: {pod: {extraArgs: [12345678, null]}}
+networking: {fabric: {nodeSelector: {gpu: false}, config: {routeConfigurationRulePriority: 12345678}}}
 proxy: {service: {annotations: {port: 8118}}}
-offloading: {runtimeClass: {labels: {rank: 1}, nodeSelector: {labels: {virtual: true}}}}
+offloading: {namespaceBounds: {objectSize: 1500000}, runtimeClass: {labels: {rank: 1}, nodeSelector: {labels: {virtual: true}}}}
 metrics: {enabled: true}
 `)
+	wanted := map[string][]string{
+		"Deployment liqo-controller-manager": {"--cluster-labels=big=12345678,zone=1 ", "liqo:20261127 ", "5 7 12345678]"},
+		"DaemonSet liqo-fabric":              {"--fabric-route-rule-priority=12345678 "},
+		"ConfigMap liqo-defaults":            {"extraArgs:\n  - \"5\"\n  - \"12345678\"\n"},
+		"Job liqo-pre-delete":                {"args:[cleanup 12345678]"},
+	}
 	for _, obj := range all {
 		eachMap(obj.Object, func(field string, content map[string]any) {
 			if !slices.Contains([]string{"labels", "annotations", "matchLabels", "nodeSelector"}, field) {
@@ -135,10 +145,23 @@ metrics: {enabled: true}
 		if obj.GetAnnotations()["build"] != "12345678" && obj.GetKind() == "Deployment" {
 			t.Errorf("%s: annotations %v", obj.GetName(), obj.GetAnnotations())
 		}
-		if text := fmt.Sprint(obj.Object); obj.GetName() == "liqo-controller-manager" && obj.GetKind() == "Deployment" &&
-			(!strings.Contains(text, "--cluster-labels=big=12345678,zone=1 ") || !strings.Contains(text, "liqo:1.5 ")) {
-			t.Error(text)
+		name := obj.GetKind() + " " + obj.GetName()
+		for _, text := range wanted[name] {
+			if !strings.Contains(fmt.Sprint(obj.Object), text) {
+				t.Errorf("%s lacks %q: %v", name, text, obj.Object)
+			}
 		}
+		delete(wanted, name)
+	}
+	if len(wanted) > 0 {
+		t.Errorf("not rendered: %v", wanted)
+	}
+	rendered, err := render(t, minimal+"apiServer: {peerShares: 12345678}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := rendered["liqo/templates/peer-flows.yaml"]; !strings.Contains(text, "nominalConcurrencyShares: 12345678\n") {
+		t.Error(text)
 	}
 }
 
@@ -174,6 +197,8 @@ func TestImages(t *testing.T) {
 		{"image: {digest: '" + digest + "'}\nproxy: {image: {name: mirror.example/liqo}}",
 			"mirror.example/liqo@" + digest, "liqo-go/liqo@" + digest},
 		{"tag: v1.2.0\nproxy: {image: {name: ghcr.io/liqotech/proxy, version: v1.0.0-rc.3}}",
+			"liqo-go/liqo:" + version, "liqo-go/liqo:" + version},
+		{"proxy: {image: {name: harbor.example/mirror/proxy, version: v1.2.0}}",
 			"liqo-go/liqo:" + version, "liqo-go/liqo:" + version},
 	} {
 		for _, obj := range objects(t, test.values) {

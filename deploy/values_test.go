@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -80,6 +81,13 @@ func TestValuesOfTheOriginal(t *testing.T) {
 	if text := rendered["liqo/templates/fabric.yaml"]; !strings.Contains(text, "image: liqo-go/liqo:"+c.Metadata.AppVersion) {
 		t.Errorf("the fabric runs an image of the original:\n%s", text)
 	}
+	mirror := map[string]any{"name": "harbor.example/mirror/proxy", "version": "v1.2.0"}
+	text := renderWith(t, c, bases[1], []string{"proxy", "image"}, mirror)[notes]
+	for _, key := range []string{"proxy.image.name", "proxy.image.version"} {
+		if !strings.Contains(text, "Ignored: "+key+" ") {
+			t.Errorf("the notes do not name %s:\n%s", key, text)
+		}
+	}
 	keys := 0
 	schema := schemaOf(t, c)
 	schema.walk(schema.Defs, nil, func(path []string, n *node) {
@@ -90,6 +98,41 @@ func TestValuesOfTheOriginal(t *testing.T) {
 	})
 	if keys < 150 {
 		t.Errorf("only %d keys were tried", keys)
+	}
+}
+
+// TestEmptyKeys: a key without a value renders like an empty one, which is mostly the default.
+func TestEmptyKeys(t *testing.T) {
+	t.Parallel()
+	c := load(t)
+	standard := renderWith(t, c, bases[1], nil, nil)
+	same := func(before map[string]string, key string) {
+		after := renderWith(t, c, bases[1], strings.Split(key, "."), nil)
+		if diff := cmp.Diff(objectsOnly(before), objectsOnly(after)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+	for _, of := range []string{"controllerManager", "proxy", "uninstaller", "networking.fabric"} {
+		for _, key := range []string{"pod.extraArgs", "pod.labels", "pod.annotations", "image", "image.name", "image.version"} {
+			same(standard, of+"."+key)
+		}
+	}
+	for _, key := range []string{
+		"common.extraArgs", "common.globalAnnotations", "controllerManager.metrics", "virtualKubelet.metrics",
+		"virtualKubelet.extra.args", "networking.fabric.metrics", "networking.gatewayTemplates.metrics", "networking.gatewayTemplates.pod.labels",
+		"networking.gatewayTemplates.server", "networking.peerServices", "networking.peerServices.keys",
+		"networking.peerServices.loadBalancerIPs", "requirements", "metrics.enabled",
+	} {
+		same(standard, key)
+	}
+	for key, empty := range map[string]string{
+		"offloading.namespaceWriters.users":  "offloading: {namespaceWriters: {users: []}}",
+		"offloading.namespaceWriters.groups": "offloading: {namespaceWriters: {groups: []}}",
+		"uninstaller.pod":                    "uninstaller: {pod: {resources: {requests: null}}}",
+		"proxy.pod":                          "proxy: {pod: {resources: {requests: null}}}",
+		"networking.gatewayTemplates.pod":    "networking: {gatewayTemplates: {pod: {tolerations: []}}}",
+	} {
+		same(renderWith(t, c, strings.TrimSuffix(bases[1], "}")+", "+empty+"}", nil, nil), key)
 	}
 }
 

@@ -5,13 +5,15 @@ controller, which fills it in for each gateway; the rest is decided at installat
 {{- define "liqo.gatewayTemplates" }}
 {{- if .Values.networking.enabled }}
 {{- $t := .Values.networking.gatewayTemplates }}
+{{- $pod := $t.pod | default dict }}
+{{- $service := ($t.server).service | default dict }}
 {{- $labels := dict
   "networking.liqo.io/gateway-name" "{{ .Name }}"
   "networking.liqo.io/gateway-namespace" "{{ .Namespace }}"
   "networking.liqo.io/component" "gateway" }}
 {{- $podlabels := merge (dict "liqo.io/managed" "true" "app.kubernetes.io/name" "gateway") $labels }}
 {{- /* Ours win: selectors and rights follow them. */ -}}
-{{- $_ := merge $podlabels (omit $t.pod.labels "networking.liqo.io/active") }}
+{{- $_ := merge $podlabels (omit ($pod.labels | default dict) "networking.liqo.io/active") }}
 {{- if eq (int $t.replicas) 1 }}
 {{- $_ := set $podlabels "networking.liqo.io/active" "true" }}
 {{- end }}
@@ -35,8 +37,8 @@ spec:
         enabled: true
         service:
           metadata:
-            labels: {{ include "liqo.strings" (merge (dict "app.kubernetes.io/name" "gateway-metrics") $labels (dig "service" "labels" dict $t.metrics)) | nindent 14 }}
-            {{- with dig "service" "annotations" dict $t.metrics }}
+            labels: {{ include "liqo.strings" (merge (dict "app.kubernetes.io/name" "gateway-metrics") $labels (dig "service" "labels" dict ($t.metrics | default dict))) | nindent 14 }}
+            {{- with dig "service" "annotations" dict ($t.metrics | default dict) }}
             annotations: {{ include "liqo.strings" . | nindent 14 }}
             {{- end }}
           spec:
@@ -50,14 +52,14 @@ spec:
       service:
         metadata:
           labels: {{ toYaml $labels | nindent 12 }}
-          {{- with $t.server.service.annotations }}
+          {{- with $service.annotations }}
           annotations: {{ include "liqo.strings" . | nindent 12 }}
           {{- end }}
         spec:
           type: {{ `{{ .Spec.Endpoint.ServiceType }}` | quote }}
           selector: {{ toYaml (merge (dict "networking.liqo.io/active" "true") $labels) | nindent 12 }}
-          {{- if ne (toString $t.server.service.allocateLoadBalancerNodePorts) "" }}
-          allocateLoadBalancerNodePorts: {{ $t.server.service.allocateLoadBalancerNodePorts }}
+          {{- if not (has (toString $service.allocateLoadBalancerNodePorts) (list "" "<nil>")) }}
+          allocateLoadBalancerNodePorts: {{ $service.allocateLoadBalancerNodePorts }}
           {{- end }}
           "?loadBalancerIP": {{ `{{ .Spec.Endpoint.LoadBalancerIP }}` | quote }}
           # One entry; with several ports the controller repeats it for each.
@@ -79,7 +81,7 @@ spec:
             matchLabels: {{ toYaml $labels | nindent 14 }}
           template:
             metadata:
-              {{- with $t.pod.annotations }}
+              {{- with $pod.annotations }}
               annotations: {{ include "liqo.strings" . | nindent 16 }}
               {{- end }}
               labels: {{ include "liqo.strings" $podlabels | nindent 16 }}
@@ -90,18 +92,18 @@ spec:
               {{- with $.Values.imagePullSecrets }}
               imagePullSecrets: {{ toYaml . | nindent 16 }}
               {{- end }}
-              {{- with $t.pod.priorityClassName }}
+              {{- with $pod.priorityClassName }}
               priorityClassName: {{ . }}
               {{- end }}
-              {{- with $t.pod.nodeSelector }}
+              {{- with $pod.nodeSelector }}
               nodeSelector: {{ include "liqo.strings" . | nindent 16 }}
               {{- end }}
-              {{- with $t.pod.tolerations }}
+              {{- with $pod.tolerations }}
               tolerations: {{ toYaml . | nindent 16 }}
               {{- end }}
               affinity:
-                {{- if $t.pod.affinity }}
-                {{- toYaml $t.pod.affinity | nindent 16 }}
+                {{- if $pod.affinity }}
+                {{- toYaml $pod.affinity | nindent 16 }}
                 {{- else }}
                 nodeAffinity:
                   requiredDuringSchedulingIgnoredDuringExecution:
@@ -149,7 +151,7 @@ spec:
                     - --ping-interval={{ $t.ping.interval }}
                     - --ping-update-status-interval={{ $t.ping.updateStatusInterval }}
                     - --health-probe-bind-address=:8083
-                    - --metrics-address={{ ternary ":8082" "0" $.Values.metrics.enabled }}
+                    - --metrics-address={{ ternary ":8082" "0" ($.Values.metrics.enabled | default false) }}
                   env:
                     - name: NODE_NAME
                       valueFrom: {fieldRef: {fieldPath: spec.nodeName}}

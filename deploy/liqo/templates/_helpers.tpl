@@ -11,11 +11,11 @@ for all, or with $ alone. Names and releases of the original's images are ignore
 {{- $root := .root | default . -}}
 {{- $image := .image | default dict -}}
 {{- $name := $root.Values.image.name -}}
-{{- if and $image.name (not (include "liqo.originalName" $image.name)) }}{{ $name = $image.name }}{{ end -}}
+{{- if and $image.name (not (include "liqo.originalImage" (dict "root" $root "image" $image))) }}{{ $name = $image.name }}{{ end -}}
 {{- $own := $root.Chart.AppVersion -}}
 {{- $tag := $own -}}
 {{- range list $root.Values.tag $image.version }}
-{{- if and . (not (include "liqo.originalTag" (dict "root" $root "tag" .))) }}{{ $tag = toString . }}{{ end -}}
+{{- if and . (not (include "liqo.originalTag" (dict "root" $root "tag" .))) }}{{ $tag = include "liqo.text" . }}{{ end -}}
 {{- end -}}
 {{- if and $root.Values.image.digest (eq (trimPrefix "v" $tag) (trimPrefix "v" $own)) -}}
 {{ $name }}@{{ $root.Values.image.digest }}
@@ -24,9 +24,13 @@ for all, or with $ alone. Names and releases of the original's images are ignore
 {{- end -}}
 {{- end }}
 
-{{/* Not empty for the name of an image of the original, in its registry or in a mirror of it. */}}
-{{- define "liqo.originalName" -}}
-{{- if regexMatch "(^|/)liqotech/" . }}true{{ end -}}
+{{/*
+Not empty for an image of the original, in its registry or in a mirror of it: by its name, or by its own version. Call
+with (dict "root" $ "image" .Values.x.image).
+*/}}
+{{- define "liqo.originalImage" -}}
+{{- if regexMatch "(^|/)liqotech/" (.image.name | default "") }}true
+{{- else }}{{ include "liqo.originalTag" (dict "root" .root "tag" .image.version) }}{{ end -}}
 {{- end }}
 
 {{/* Not empty for a release of the original: this chart has none from 1.0 on as long as it is 0.x itself. Call with (dict "root" $ "tag" …). */}}
@@ -86,11 +90,11 @@ includes of the same rendering read what the first one stored in the values.
 {{ dict "list" $cidrs | toJson }}
 {{- end }}
 
-{{/* A map as k=v,k=v in the order of its keys. */}}
+{{/* A map as k=v,k=v in the order of its keys, for an argument: there $$ is $. */}}
 {{- define "liqo.pairs" -}}
 {{- $pairs := list -}}
 {{- range $k, $v := include "liqo.strings" . | fromYaml }}{{ $pairs = append $pairs (printf "%s=%s" $k $v) }}{{ end -}}
-{{ join "," $pairs }}
+{{ join "," $pairs | replace "$" "$$" }}
 {{- end }}
 
 {{/* "name" or "name;default" per class, from a list of {name, default}. */}}
@@ -100,11 +104,16 @@ includes of the same rendering read what the first one stored in the values.
 {{ join "," $classes }}
 {{- end }}
 
+{{/* A value as text. Numbers of values files are floats, which toString writes with exponents. */}}
+{{- define "liqo.text" -}}
+{{ ternary (toJson .) (toString .) (kindIs "float64" .) }}
+{{- end }}
+
 {{/* A map whose values are text, whatever type users gave them: YAML reads 10 and true as others. */}}
 {{- define "liqo.strings" -}}
 {{- $strings := dict -}}
 {{- range $k, $v := . }}
-{{- if not (kindIs "invalid" $v) }}{{ $_ := set $strings $k (ternary (toJson $v) (toString $v) (kindIs "float64" $v)) }}{{ end }}
+{{- if not (kindIs "invalid" $v) }}{{ $_ := set $strings $k (include "liqo.text" $v) }}{{ end }}
 {{- end -}}
 {{ toYaml $strings }}
 {{- end }}
@@ -151,9 +160,14 @@ labels. Users' labels do not replace those that selectors follow.
 
 {{/* Further arguments of a container, as list items. Call with (dict "root" $ "pod" .Values.x.pod). */}}
 {{- define "liqo.extraargs" -}}
-{{- range concat .root.Values.common.extraArgs .pod.extraArgs }}
-- {{ . | quote }}
+{{- with concat (.root.Values.common.extraArgs | default list) (.pod.extraArgs | default list) }}{{ include "liqo.args" . }}{{ end -}}
 {{- end }}
+
+{{/* Arguments as list items that are text. Call with the list. */}}
+{{- define "liqo.args" -}}
+{{- $args := list -}}
+{{- range . }}{{ if not (kindIs "invalid" .) }}{{ $args = append $args (include "liqo.text" .) }}{{ end }}{{ end -}}
+{{ toYaml $args }}
 {{- end }}
 
 {{/* Fields of a pod that all Deployments share; arguments as above. */}}

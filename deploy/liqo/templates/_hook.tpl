@@ -5,7 +5,7 @@ Nothing is rendered without a cluster: what applies that manifest would run the 
 */}}
 {{- define "liqo.hook" -}}
 {{- if lookup "v1" "Namespace" "" "default" }}
-{{- $pod := .root.Values.uninstaller.pod }}
+{{- $pod := .root.Values.uninstaller.pod | default dict }}
 {{- $name := printf "liqo-%s" .hook }}
 {{- $c := dict "root" .root "name" .hook "module" "uninstaller" "pod" $pod }}
 {{- $early := dict "helm.sh/hook" .hook "helm.sh/hook-weight" "-5" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed" }}
@@ -59,11 +59,11 @@ spec:
         - name: {{ .role }}
           image: {{ include "liqo.image" (dict "root" .root "image" .root.Values.uninstaller.image) }}
           imagePullPolicy: {{ .root.Values.pullPolicy }}
-          args: {{ toYaml .args | nindent 12 }}
+          args: {{ include "liqo.args" .args | nindent 12 }}
           env:
             - name: POD_NAMESPACE
               valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
-          resources: {{ toYaml $pod.resources | nindent 12 }}
+          resources: {{ toYaml ($pod.resources | default dict) | nindent 12 }}
           securityContext: {{ include "liqo.unprivileged" .root | nindent 12 }}
 {{- end }}
 {{- end }}

@@ -21,8 +21,8 @@ spec:
   createNode: {{ .createNode }}
   disableNetworkCheck: {{ or .disableNetworkCheck (not $.Values.networking.enabled) }}
   replicas: {{ $.Values.virtualKubelet.replicas }}
-  metricsEnabled: {{ or $.Values.metrics.enabled $.Values.virtualKubelet.metrics.enabled }}
-  metricsAddress: {{ printf ":%v" $.Values.virtualKubelet.metrics.port | quote }}
+  metricsEnabled: {{ or $.Values.metrics.enabled ($.Values.virtualKubelet.metrics).enabled false }}
+  metricsAddress: {{ printf ":%v" (($.Values.virtualKubelet.metrics).port | default 5872) | quote }}
   {{- with .reflection.skip.labels }}
   labelsNotReflected: {{ toYaml . | nindent 4 }}
   {{- end }}
@@ -45,7 +45,7 @@ spec:
   extraLabels: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
   {{- with .args }}
-  extraArgs: {{ toYaml . | nindent 4 }}
+  extraArgs: {{ include "liqo.args" . | nindent 4 }}
   {{- end }}
   {{- with .resources }}
   resources: {{ toYaml . | nindent 4 }}
