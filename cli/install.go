@@ -22,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -146,6 +147,10 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 	if err != nil {
 		return err
 	}
+	former, err := c.pods(s.ctx)
+	if err != nil {
+		return err
+	}
 	s.info(noCluster, "Installation parameters correctly generated")
 	switch {
 	case o.onlyValues:
@@ -157,25 +162,33 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 		s.info(noCluster, "Installation completed (dry-run)")
 		return nil
 	}
+	rel, err := s.applyAll(c, chart, vals, former)
+	if err != nil {
+		return err
+	}
+	s.reportInstalled(rel)
+	return nil
+}
+
+// applyAll applies the kinds and the chart, and waits until all is ready. former are the pods that
+// were there before.
+func (s *script) applyAll(c *cluster, chart *chart.Chart, vals map[string]any,
+	former map[types.UID]bool) (*release.Release, error) {
 	s.busy(noCluster, "Applying the kinds")
 	if err := c.applyCRDs(s.ctx, chart); err != nil {
-		return err
+		return nil, err
 	}
 	s.busy(noCluster, "Installing or upgrading Liqo")
 	watching, done := context.WithCancel(s.ctx)
 	defer done()
 	go c.showPending(watching)
-	go c.watchImages(watching, s.fail)
+	go c.watchImages(watching, former, s.fail)
 	rel, err := s.applyChart(c, chart, vals)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	done()
-	if err := c.awaitDefaults(s.ctx); err != nil {
-		return err
-	}
-	s.reportInstalled(rel)
-	return nil
+	return rel, c.awaitDefaults(s.ctx)
 }
 
 // reportInstalled prints what the user must know after an installation.

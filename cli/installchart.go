@@ -140,6 +140,8 @@ func readRepository(url, version string) ([]byte, error) {
 	if err := yaml.Unmarshal(text.Bytes(), index); err != nil {
 		return nil, fmt.Errorf("read its index.yaml: %w", err)
 	}
+	index.Entries = map[string]repo.ChartVersions{api.ReleaseName: slices.DeleteFunc(index.Entries[api.ReleaseName],
+		func(v *repo.ChartVersion) bool { return v == nil || v.Metadata == nil })}
 	index.SortEntries()
 	found, err := index.Get(api.ReleaseName, version)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -67,7 +68,7 @@ func (c *cluster) checkForeign(ctx context.Context) error {
 			return original("chart "+of, object.GetNamespace())
 		}
 		for _, container := range object.(*appsv1.Deployment).Spec.Template.Spec.Containers {
-			if strings.Contains(container.Image, "liqotech/") {
+			if object.GetLabels()[labelChart] == "" && strings.Contains(container.Image, "liqotech/") {
 				return original("image "+container.Image, object.GetNamespace())
 			}
 		}
@@ -226,8 +227,12 @@ func schemaKeys(schema []byte) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// nearest returns the word with the smallest edit distance from text; of several, the first.
+// nearest returns the word with the smallest edit distance from text; of several, the first. Without
+// words it is empty.
 func nearest(text string, words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
 	return slices.MinFunc(words, func(a, b string) int {
 		return cmp.Compare(editDistance(text, a), editDistance(text, b))
 	})
@@ -260,20 +265,42 @@ type noImage struct{ error }
 // 20 and 40 s.
 const pullTimeout = time.Minute
 
+// ofLiqo selects the pods of an installation.
+func (c *cluster) ofLiqo() []client.ListOption {
+	return []client.ListOption{client.InNamespace(c.namespace), client.MatchingLabels{labelPartOf: api.ReleaseName}}
+}
+
+// pods returns the UIDs of the installation's pods.
+func (c *cluster) pods(ctx context.Context) (map[types.UID]bool, error) {
+	found, err := c.all(ctx, &corev1.PodList{}, c.ofLiqo()...)
+	out := map[types.UID]bool{}
+	for _, pod := range found {
+		out[pod.GetUID()] = true
+	}
+	return out, err
+}
+
 // watchImages calls fail as soon as it is clear that a pod of the installation gets no image. It
-// returns when ctx ends.
-func (c *cluster) watchImages(ctx context.Context, fail context.CancelCauseFunc) {
+// returns when ctx ends. former are pods that do not count: the installation may replace them.
+func (c *cluster) watchImages(ctx context.Context, former map[types.UID]bool, fail context.CancelCauseFunc) {
+	since := map[types.UID]time.Time{} // when a pod was first seen without an image
 	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 		for _, object := range have.Sorted() {
 			pod := object.(*corev1.Pod)
 			problem, final := imageProblem(pod)
-			if problem != "" && (final || time.Since(pod.CreationTimestamp.Time) > pullTimeout) {
+			if problem == "" || former[pod.UID] {
+				continue
+			}
+			if _, known := since[pod.UID]; !known {
+				since[pod.UID] = time.Now()
+			}
+			if final || time.Since(since[pod.UID]) > pullTimeout {
 				fail(noImage{fmt.Errorf("pod %s/%s: %s", pod.Namespace, pod.Name, problem)})
 				return true
 			}
 		}
 		return false
-	}, client.InNamespace(c.namespace))
+	}, c.ofLiqo()...)
 }
 
 // imageProblem returns which image a pod does not get, and whether trying again is of no use; empty

@@ -56,8 +56,8 @@ func (c *cluster) defaultOf(name, text string) (client.Object, error) {
 	return object, nil
 }
 
-// removeDefaults deletes what the controller of an undone installation made. Nothing runs any more
-// that would remove finalizers, or make the objects again.
+// removeDefaults deletes what the controller of an undone installation made. A controller that still
+// ends makes none again, because its Deployment is gone.
 func (c *cluster) removeDefaults(ctx context.Context) error {
 	made := client.MatchingLabels{desired.LabelController: plan.Controller}
 	for _, list := range []client.ObjectList{

@@ -9,12 +9,10 @@ import (
 	"strings"
 )
 
-// The linker sets these when a release is made. Programs inside the image know only the version.
+// The linker sets these when a release is made: the version of the release that this program belongs to, like v0.2.0,
+// the name of its image with the registry but without a tag, and the digest of that image. Programs inside the image
+// know only the version. All are empty in builds for development.
 var version, image, digest string
-
-// Release returns the version of the release that this program belongs to, like v0.2.0, the name of its image with
-// the registry but without a tag, and the digest of that image. All are empty in builds for development.
-func Release() (v, i, d string) { return version, image, digest }
 
 // StampChart writes a release into the files of the chart: its version, and if they are not empty the name and digest
 // of its image. Comments and all other lines stay. An error names a key that the chart lacks.

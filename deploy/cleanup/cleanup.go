@@ -107,11 +107,13 @@ func ownKinds() []client.ObjectList {
 	}
 }
 
-// defaultKinds also have objects of users, which stay.
-func defaultKinds() []client.ObjectList {
-	return []client.ObjectList{
-		&netv1beta1.WgGatewayServerTemplateList{}, &netv1beta1.WgGatewayClientTemplateList{},
-		&offv1beta1.VkOptionsTemplateList{},
+// defaultKinds also have objects of users, which stay: those that the controller made have its label
+// and these names.
+func defaultKinds() map[string]client.ObjectList {
+	return map[string]client.ObjectList{
+		api.WgGatewayServerTemplateName: &netv1beta1.WgGatewayServerTemplateList{},
+		api.WgGatewayClientTemplateName: &netv1beta1.WgGatewayClientTemplateList{},
+		api.VkOptionsTemplateName:       &offv1beta1.VkOptionsTemplateList{},
 	}
 }
 
@@ -133,8 +135,9 @@ func (c *cleaner) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, list := range defaultKinds() {
-		if err := c.clear(ctx, list, client.MatchingLabels{desired.LabelController: plan.Controller}); err != nil {
+	for name, list := range defaultKinds() {
+		made := client.MatchingLabels{desired.LabelController: plan.Controller}
+		if err := c.clear(ctx, list, made, client.MatchingFields{"metadata.name": name}); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,7 @@ func TestCleanup(t *testing.T) {
 		&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "milan"}},
 		&ipamv1alpha1.IP{ObjectMeta: inLiqo(api.IPAPIServer), Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.1"}},
 		options(map[string]string{desired.LabelController: "defaults"}, "virtual-kubelet-default"), options(nil, "mine"),
+		options(map[string]string{desired.LabelController: "defaults"}, "copied"),
 		request(t, "liqo-kubelet-1", map[string]string{api.LabelManaged: api.True}), request(t, "somebody-elses", nil),
 	} {
 		if err := c.Create(t.Context(), object); err != nil {
@@ -74,7 +75,7 @@ func TestCleanup(t *testing.T) {
 		}
 	}
 	left := &offv1beta1.VkOptionsTemplateList{}
-	if err := c.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "mine" {
+	if err := c.List(t.Context(), left); err != nil || len(left.Items) != 2 || left.Items[0].Name != "copied" || left.Items[1].Name != "mine" {
 		t.Errorf("options left: %v, %v", left.Items, err)
 	}
 	requests := &certificatesv1.CertificateSigningRequestList{}

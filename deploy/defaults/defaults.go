@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -138,14 +139,19 @@ func untyped(item runtime.Object, kinds *runtime.Scheme) (*unstructured.Unstruct
 }
 
 // read returns the defaults in the files of a directory, in the order of their names. Hidden files
-// are skipped: Kubernetes keeps the versions of a mounted ConfigMap in such.
+// are skipped: Kubernetes keeps the versions of a mounted ConfigMap in such. Without any it fails,
+// because all objects would be deleted.
 func read(dir string) ([]*unstructured.Unstructured, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "[^.]*.yaml"))
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("find the defaults: %w", err)
 	}
 	var all []*unstructured.Unstructured
-	for _, name := range names {
+	for _, file := range files {
+		name := filepath.Join(dir, file.Name())
+		if strings.HasPrefix(file.Name(), ".") {
+			continue
+		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("read a default: %w", err)
@@ -155,6 +161,9 @@ func read(dir string) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("parse default %s: %w", filepath.Base(name), err)
 		}
 		all = append(all, object)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no defaults are in %s: every installation has Networks", dir)
 	}
 	return all, nil
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// packagePath is where the linker sets what deploy.Release returns.
+// packagePath is where the linker sets version, image and digest.
 const packagePath = "github.com/liqo-go/liqo/deploy"
 
 // goFlags are those of the Makefile: equal flags find each other's compiled packages.

@@ -24,6 +24,9 @@ const Controller = "defaults"
 // helmRelease is the annotation by which Helm knows the objects of its releases.
 const helmRelease = "meta.helm.sh/release-name"
 
+// chartLabel is the label of objects that a chart made.
+const chartLabel = "helm.sh/chart"
+
 // Input is everything that Defaults needs.
 type Input struct {
 	// Uninstalling is true while the installation is being removed: nothing is made again.
@@ -40,12 +43,14 @@ type Input struct {
 //	default  live object        action
 //	yes      none               create
 //	yes      Helm's             none: the release has it
-//	yes      without annotation fill in what it lacks
+//	yes      the chart's        set all fields of the default, and keep what is beside them
+//	yes      a user's           fill in what it lacks
 //	yes      of another default change the fields that differ between the two defaults
 //	none     as it was made     delete
-//	none     changed by a user  none
+//	none     otherwise          none: a user changed it, or copied one under another name
 //
-// It deletes only what it made. Networks have a finalizer, which holds them while they are in use.
+// The chart's are those that a former chart made without a release of Helm. Defaults deletes only
+// what the controller made, which its label shows.
 func Defaults(in Input) desired.Plan {
 	if in.Uninstalling {
 		return desired.Plan{}
@@ -60,17 +65,17 @@ func Defaults(in Input) desired.Plan {
 		delete(live, keyOf(d))
 		switch {
 		case l == nil:
-			made := merged(emptyOf(d), nil, contentOf(d))
+			made := labelled(merged(emptyOf(d), nil, contentOf(d)))
 			actions = append(actions, desired.Action{Verb: desired.Create, Object: made})
-		case !ours(l):
-		default:
-			if want := merged(l, madeAs(l), contentOf(d)); !reflect.DeepEqual(l, want) {
+		case ours(l):
+			if want := updated(l, contentOf(d)); !reflect.DeepEqual(l, want) {
 				actions = append(actions, desired.Action{Verb: desired.Merge, Before: l, Object: want})
 			}
 		}
 	}
 	for _, l := range in.Live {
-		if was := madeAs(l); live[keyOf(l)] != nil && ours(l) && was != nil && covers(l.Object, was) {
+		made := l.GetLabels()[desired.LabelController] == Controller
+		if was := madeAs(l); live[keyOf(l)] != nil && ours(l) && made && was != nil && covers(l.Object, was) {
 			actions = append(actions, desired.Action{Verb: desired.Delete, Object: l})
 		}
 	}
@@ -96,16 +101,22 @@ func emptyOf(d *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// contentOf returns the part of a default that users may change, with the label of the controller.
-func contentOf(d *unstructured.Unstructured) map[string]any {
-	d = d.DeepCopy()
-	labels := d.GetLabels()
+// labelled returns the object with the label of what the controller made.
+func labelled(o *unstructured.Unstructured) *unstructured.Unstructured {
+	labels := o.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[desired.LabelController] = Controller
-	d.SetLabels(labels)
-	content := map[string]any{"metadata": map[string]any{}}
+	o.SetLabels(labels)
+	return o
+}
+
+// contentOf returns the part of a default that users may change, and its name, by which a copy of
+// the object that it is made from is known.
+func contentOf(d *unstructured.Unstructured) map[string]any {
+	d = d.DeepCopy()
+	content := map[string]any{"metadata": map[string]any{"name": d.GetName()}}
 	for _, field := range []string{"labels", "annotations"} {
 		if m, ok, _ := unstructured.NestedMap(d.Object, "metadata", field); ok {
 			content["metadata"].(map[string]any)[field] = m
@@ -126,6 +137,15 @@ func madeAs(o *unstructured.Unstructured) map[string]any {
 		return nil
 	}
 	return content
+}
+
+// updated returns what becomes of a live object whose default is now is.
+func updated(o *unstructured.Unstructured, is map[string]any) *unstructured.Unstructured {
+	was := madeAs(o)
+	if was == nil && o.GetLabels()[chartLabel] != "" {
+		return labelled(merged(o, map[string]any{}, is))
+	}
+	return merged(o, was, is)
 }
 
 // merged returns a copy of an object in which a default changed from was to is. Without was it gets

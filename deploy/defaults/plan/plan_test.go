@@ -134,7 +134,25 @@ func TestDefaults(t *testing.T) {
 				set(t, o, map[string]any{"containerImage": "mine", "replicas": int64(2)}, "spec")
 			},
 		},
+		{
+			name: "made by a former chart without Helm, it follows the default", to: second,
+			want: `{"containerImage":"liqo:2","createNode":true,"extraArgs":["a"],"nodeExtraLabels":{"zone":"eu"},"replicas":1} old=1 version=2`,
+			change: func(o *unstructured.Unstructured) {
+				o.SetAnnotations(nil)
+				set(t, o, "liqo-0.1.0", "metadata", "labels", "helm.sh/chart")
+			},
+		},
 		{name: "no default any more"},
+		{
+			name: "a copy under another name", want: untouched,
+			change: func(o *unstructured.Unstructured) { o.SetName("mine") },
+		},
+		{
+			name: "no default any more, but it was a user's before", want: untouched,
+			change: func(o *unstructured.Unstructured) {
+				unstructured.RemoveNestedField(o.Object, "metadata", "labels", desired.LabelController)
+			},
+		},
 		{
 			name: "no default any more, but a user's change", want: strings.Replace(untouched, "liqo:1", "mine", 1),
 			change: func(o *unstructured.Unstructured) { set(t, o, "mine", "spec", "containerImage") },
