@@ -265,7 +265,7 @@ func recordCalls(cmd *cobra.Command, reached **cobra.Command) {
 func hasOwnAction(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin holds the kinds of Kubernetes that the documents mention.
-var builtin = strings.Fields("csr endpointslices events ingress namespace node nodes pods pv pvc secret service statefulset")
+var builtin = strings.Fields("csr deployment endpointslices events ingress namespace node nodes pods pv pvc secret service statefulset")
 
 // TestDocsKinds: the kinds in kubectl commands exist, by the names of the
 // CustomResourceDefinitions.

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,7 @@ func TestPodRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := regexp.MustCompile(`name: pod-cidr[^\n]*\n(?:[^-].*\n)*?  cidr: "(.*)"`)
+	network := regexp.MustCompile(`name: pod-cidr[^\n]*\n(?:[^-].*\n)*? +cidr: "?([^"\n]*)`)
 	for set, want := range map[string][]string{
 		"tag=v2":                   {kubeadmPods},
 		"ipam.podCIDR=10.1.0.0/16": {"10.1.0.0/16"},
@@ -41,6 +42,7 @@ func TestPodRanges(t *testing.T) {
 		for _, found := range network.FindAllStringSubmatch(manifest, -1) {
 			got = append(got, found[1])
 		}
+		slices.Sort(got) // Networks are in the order of their names
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("--set %s (-want +got):\n%s", set, diff)
 		}
