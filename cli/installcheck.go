@@ -126,7 +126,7 @@ func (c *cluster) checkKinds(ctx context.Context, of *chart.Chart) error {
 	})
 }
 
-// newerPart returns a version or field that live serves and crd lacks; empty if there is none.
+// newerPart returns a version or field that live serves and crd lacks, or "" if crd has all of them.
 func newerPart(live, crd *apiextensionsv1.CustomResourceDefinition) string {
 	for _, v := range live.Spec.Versions {
 		at := slices.IndexFunc(crd.Spec.Versions, func(own apiextensionsv1.CustomResourceDefinitionVersion) bool {

@@ -43,7 +43,7 @@ type checker struct {
 	deployments []string
 	// networking says that the installation has a fabric, and gives Networks their CIDRs.
 	networking bool
-	// webhook is the address of the admission server; empty = there is none.
+	// webhook is the address of the admission server; empty skips its check.
 	webhook string
 	out     io.Writer
 	// done and failed count the checks.

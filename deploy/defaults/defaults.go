@@ -50,7 +50,7 @@ func lists() []client.ObjectList {
 
 // Options configures the controller.
 type Options struct {
-	// Dir holds a file of YAML for each default; empty = there are none.
+	// Dir is the directory with a YAML file for each default; empty disables the controller.
 	Dir string
 	// LiqoNamespace is the namespace of the installation, its Deployment and its defaults.
 	LiqoNamespace string

@@ -29,7 +29,7 @@ import (
 const (
 	// timeout bounds the whole; Helm's own time-out is usually 5 minutes.
 	timeout = 2 * time.Minute
-	// manager is the field manager, which is that of liqoctl too: both apply the same definitions.
+	// manager is the field manager. liqoctl uses the same one, because both apply the same definitions.
 	manager = "liqoctl"
 )
 

@@ -19,7 +19,7 @@ import (
 // packagePath is where the linker sets version, image and digest.
 const packagePath = "github.com/liqo-go/liqo/deploy"
 
-// goFlags are those of the Makefile: equal flags find each other's compiled packages.
+// goFlags equals GOFLAGS of the Makefile, so that packages which that has compiled are reused.
 const goFlags = "-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
 
 // platform names an operating system and an architecture, as Go does.

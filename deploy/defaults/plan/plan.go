@@ -49,8 +49,8 @@ type Input struct {
 //	none     as it was made     delete
 //	none     otherwise          none: a user changed it, or copied one under another name
 //
-// The chart's are those that a former chart made without a release of Helm. Defaults deletes only
-// what the controller made, which its label shows.
+// An object is the chart's if a former chart made it without a release of Helm. Defaults deletes
+// only objects with the label of this controller.
 func Defaults(in Input) desired.Plan {
 	if in.Uninstalling {
 		return desired.Plan{}

@@ -44,7 +44,7 @@ func eachFile(visit func(file string, tree *ast.File)) error {
 	return nil
 }
 
-// literal returns the value of a text in the source; "" if the expression is none. It joins texts that are added.
+// literal returns the value of a string expression, concatenations included, or "" if e is no string constant.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -19,7 +19,7 @@ import (
 var valueKey = regexp.MustCompile(`^( *)([\w./-]+):(?: (.*))?$`)
 
 // values writes a row for each value of the chart, with the comment above it in values.yaml. A comment above several
-// values is that of the first.
+// values is written for the first one.
 func values(t *text) error {
 	files, err := deploy.ChartFiles()
 	if err != nil {
