@@ -367,7 +367,10 @@ func startWith(t *testing.T, o network.Options) cluster {
 	config.UserAgent = "liqo-control" // the fields a patch without a manager's name owns are this one's
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&appsv1.DaemonSet{}: o.CachedDaemonSets()},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,6 +34,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts;services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,resourceNames=liqo-fabric,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-gateway;liqo-gateway-namespaced,verbs=bind
 
@@ -92,7 +95,22 @@ func wgWatches(all client.ObjectList) []ctl.Watch {
 		{Kind: &corev1.Pod{}, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 			return request(obj.GetNamespace(), obj.GetLabels()[api.LabelGatewayName])
 		}},
+		{Kind: &appsv1.DaemonSet{}, Relevant: ctl.Differs(rolledOn), Map: ctl.All(all)},
 	}
+}
+
+// rolledOn reports whether a rollout of a DaemonSet began or ended, or the last pod became ready.
+func rolledOn(before, after *appsv1.DaemonSet) bool {
+	rolled, lacked := plan.Rollout(before)
+	rolls, lacks := plan.Rollout(after)
+	return rolls != rolled || lacks != lacked
+}
+
+// CachedDaemonSets returns the DaemonSets that the controllers of this room may read: the fabric.
+func (o Options) CachedDaemonSets() cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{
+		o.LiqoNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", api.FabricName)},
+	}}
 }
 
 // isAt reports whether a server runs on a node, or is reached by one of its addresses.
@@ -116,6 +134,10 @@ func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object,
 		return in, err
 	}
 	in.Pods = pods.Items
+	fabric := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.FabricName}
+	if in.Fabric, err = ctl.Optional(ctx, r, fabric, &appsv1.DaemonSet{}); err != nil {
+		return in, err
+	}
 	key := client.ObjectKey{Namespace: root.GetNamespace(), Name: plan.KeySecretName(root.GetName(), user)}
 	if in.Keys, err = ctl.Optional(ctx, r.Live, key, &corev1.Secret{}); err == nil && in.Keys == nil {
 		in.NewKey, err = newKey()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -314,6 +315,7 @@ func (f *controllerFlags) manager() manager.Options {
 				&corev1.ConfigMap{}:     identity.CachedConfigMaps(),
 				&corev1.Secret{}:        {Label: notReflected, Transform: stripForeignSecret},
 				&coordinationv1.Lease{}: {Label: gateways, Transform: stripLease},
+				&appsv1.DaemonSet{}:     f.network.CachedDaemonSets(),
 			},
 		},
 	}

@@ -24,27 +24,38 @@ const former = "d687f03e64cab20c18e068eac59ef5f856fa24ef"
 // record makes TestUpgrade write the objects of the former version for the test of cmd/liqo-control.
 var record = flag.Bool("record", false, "write what the former version made to cmd/liqo-control/testdata/upgrade")
 
-// TestUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other.
-// It builds the former version from the history of the repository, so it is part of `make soak` only.
+// TestUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other,
+// and on to a next one. It builds the former version from the history of the repository, so it is part of `make soak`
+// only.
 func TestUpgrade(t *testing.T) {
-	gaps := map[string]time.Duration{}
+	former, next := map[string]time.Duration{}, map[string]time.Duration{}
 	tellAll(t, []story{
 		{"install and peer with the former version", installFormer},
 		{"a namespace is offloaded", offloadNamespace},
 		{"each cluster has a volume", databaseOnBoth},
-		{"upgrade", func(t *testing.T) { upgrade(t, gaps) }},
+		{"upgrade", func(t *testing.T) { upgrade(t, former) }},
+		{"upgrade to the next version", func(t *testing.T) { upgradeToNext(t, next) }},
 		{"packets were late by one move of a gateway", func(t *testing.T) {
-			most := thisMachine(t).maxGap(fault{most: planned})
-			for name, gap := range gaps {
-				t.Logf("upgrade of %s: the longest gap is %v of %v", name, gap, most)
-				if gap > most {
-					t.Errorf("upgrade of %s: the longest gap is %v, more than %v", name, gap, most)
-				}
-			}
+			m := thisMachine(t)
+			most := m.maxGap(fault{most: planned})
+			// The controller of the former version moves a gateway while a node's fabric is replaced.
+			check(t, "upgrade of the former version of", former, most+m.restart)
+			check(t, "upgrade of", next, most)
 		}},
 		{"unpeer leaves nothing", unpeer},
 		{"uninstall leaves nothing", uninstall},
 	})
+}
+
+// check compares the longest gap of each cluster with the most.
+func check(t *testing.T, claim string, gaps map[string]time.Duration, most time.Duration) {
+	t.Helper()
+	for name, gap := range gaps {
+		t.Logf("%s %s: the longest gap is %v of %v", claim, name, gap, most)
+		if gap > most {
+			t.Errorf("%s %s: the longest gap is %v, more than %v", claim, name, gap, most)
+		}
+	}
 }
 
 // installFormer builds the former version, and installs it and peers with its own liqoctl.
@@ -88,12 +99,7 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 			} else {
 				c.upgradeByHelm(t)
 			}
-			c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", "--timeout=90s")
-			eventually(t, "the gateway of "+c.name+" is of this version", func() (string, bool) {
-				image, err := c.ask("-n", "liqo-tenant-"+other(c).name, "get", "deployment", "gw-"+other(c).name, "-o", "jsonpath={..image}")
-				return image, err == nil && !strings.Contains(image, "former")
-			})
-			c.rolled(t)
+			c.runs(t, func(image string) bool { return !strings.Contains(image, "former") })
 			if c.name == rome.name {
 				bothVersions(t)
 			}
@@ -135,6 +141,38 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 		}
 	}
 	rome.kubectl(t, "delete", "namespace", "data", "--timeout=90s")
+}
+
+// runs waits until all of a cluster's Liqo runs with another image.
+func (c cluster) runs(t *testing.T, upgraded func(image string) bool) {
+	t.Helper()
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", "--timeout=90s")
+	peer := other(c).name
+	eventually(t, "the gateway of "+c.name+" is upgraded", func() (string, bool) {
+		image, err := c.ask("-n", "liqo-tenant-"+peer, "get", "deployment", "gw-"+peer, "-o", "jsonpath={..image}")
+		return image, err == nil && upgraded(image)
+	})
+	c.rolled(t)
+}
+
+// upgradeToNext upgrades both clusters to this version under another tag. The longest gap of each goes into gaps.
+func upgradeToNext(t *testing.T, gaps map[string]time.Duration) {
+	image := filepath.Join(t.TempDir(), "image.tar")
+	build := exec.Command("go", "run", "./deploy/image/archive", "-tag", "liqo-go/liqo:next", "-o", image, "bin/liqo", "bin/liqo-control")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the next image: %v\n%s", err, out)
+	}
+	onTestbed(t, "load", image)
+	stays := connected(t)
+	for _, c := range []cluster{rome, milan} {
+		gaps[c.name] = pinged(t, func() {
+			c.must(t, c.installation("tag=next")...)
+			c.runs(t, func(image string) bool { return strings.Contains(image, "next") })
+		}).gap
+	}
+	stays("upgrade to the next version")
+	peered(t)
 }
 
 // upgradeByHelm upgrades a cluster by Helm alone, goes back to the former version, and upgrades again.

@@ -22,6 +22,13 @@ const (
 	ReasonFlagsIgnored = "FlagsIgnored"
 )
 
+// ConditionFabricRolling is True on gateways while DaemonSet liqo-fabric replaces its pods. The pods
+// of the gateway are replaced afterwards, or after five minutes.
+const ConditionFabricRolling = "FabricRolling"
+
+// ReasonRolling is the reason of the condition FabricRolling: nothing has to be done.
+const ReasonRolling = "Rolling"
+
 // WgGatewayServerSpec is rendered from a template by the controller.
 type WgGatewayServerSpec struct {
 	// Service exposes the server.

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"encoding/base64"
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -36,6 +38,9 @@ const (
 	annotationPublicKey = "networking.liqo.io/public-key"
 	// ConditionServiceMonitorIgnored is True on gateways whose template asks for a ServiceMonitor.
 	ConditionServiceMonitorIgnored = "ServiceMonitorIgnored"
+	// fabricWithin is how long a gateway's pods wait for the rollout of the fabric, which takes some
+	// 2 s per node.
+	fabricWithin = 5 * time.Minute
 )
 
 // WgGatewayInput holds the common input of WgGatewayServer and WgGatewayClient.
@@ -47,6 +52,8 @@ type WgGatewayInput struct {
 	NewKey []byte
 	// Pods are the pods of the gateway.
 	Pods []corev1.Pod
+	// Fabric is the DaemonSet of the nodes' network; nil when absent.
+	Fabric *appsv1.DaemonSet
 	// Image replaces the gateway container's image if the template was written for three containers
 	// and names another image; empty keeps the template's.
 	Image string
@@ -128,12 +135,15 @@ func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName
 func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []metav1.Condition) {
 	keys, public, verdict := w.keys()
 	deployment, run, err := w.workload(public)
+	rolls, left := w.fabricRolls(before)
 	plan := desired.Plan{Verdict: verdict, Objects: w.rights()}
 	switch {
 	case public == nil: // without a valid pair the running Deployment stays
 	case err != nil: // so it does if another would end at its start
 		plan.Verdict = desired.Block("TemplateInvalid", "container %s of the gateway's template would not start: %v; "+
 			"correct the template", gatewayContainer, err).Verdict
+	case rolls && left > 0:
+		plan.Preserve, plan.RequeueAfter = []desired.Object{deployment}, left
 	default:
 		plan.Objects = append(plan.Objects, deployment)
 	}
@@ -143,6 +153,11 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []
 			Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
 			ObservedGeneration: w.root.GetGeneration(),
 		}, w.Now))
+	}
+	if rolls {
+		report(netv1beta1.ConditionFabricRolling, netv1beta1.ReasonRolling, fmt.Sprintf(
+			"while DaemonSet %s replaces its pods, those of the gateway are not replaced, for at most %v",
+			api.FabricName, fabricWithin))
 	}
 	if reason, message := run.summary(); reason != "" {
 		report(netv1beta1.ConditionTemplateReduced, reason, message)
@@ -163,6 +178,29 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []
 		plan.Verdict = podPending(w.Pods, w.root.GetNamespace(), w.root.GetName())
 	}
 	return plan, run, conditions
+}
+
+// fabricRolls reports whether the pods of the fabric are being replaced, and for how long the pods of
+// the gateway wait for that. A node without a fabric does not learn that a gateway has moved, and
+// loses the packets to it until it has one again.
+func (w wgGateway) fabricRolls(before []metav1.Condition) (rolls bool, left time.Duration) {
+	if w.Fabric == nil || len(w.Pods) == 0 {
+		return false, 0
+	}
+	left = fabricWithin
+	c := meta.FindStatusCondition(before, netv1beta1.ConditionFabricRolling)
+	if c != nil {
+		left -= w.Now.Sub(c.LastTransitionTime.Time)
+	}
+	rolls, lacks := Rollout(w.Fabric)
+	return rolls || lacks && c != nil && left > 0, left
+}
+
+// Rollout reports whether a DaemonSet has pods to replace, and whether a node lacks a ready pod.
+func Rollout(d *appsv1.DaemonSet) (rolls, lacks bool) {
+	s := d.Status
+	rolls = s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled
+	return rolls, s.NumberUnavailable > 0
 }
 
 // KeySecretName returns the name of the Secret with a gateway's key pair: the user's, else the

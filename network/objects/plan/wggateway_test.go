@@ -16,11 +16,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/desired"
 	gatewayflags "github.com/liqo-go/liqo/network/gateway/plan"
 )
 
@@ -306,5 +308,51 @@ func TestTheOldestIsUsed(t *testing.T) {
 	}
 	if api.Oldest([]netv1beta1.GatewayClient{}) != nil {
 		t.Error("there is one among none")
+	}
+}
+
+// TestGatewaysWaitForTheFabric: while the pods of the fabric are replaced, and until the last is
+// ready, the Deployment of a gateway stays, but not for longer than five minutes.
+func TestGatewaysWaitForTheFabric(t *testing.T) {
+	const running = "{phase: Running, podIP: 10.10.1.7}"
+	for _, c := range []struct {
+		claim, fabric, pod string
+		since              time.Duration // of the condition; 0 = there is none
+		waits, told        bool
+	}{
+		{"there is no fabric", "", running, 0, false, false},
+		{"all are ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, 0, false, false},
+		{"a node is down", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, 0, false, false},
+		{"another template was not seen", "{observedGeneration: -1}", running, 0, true, true},
+		{"one is replaced", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, 0, true, true},
+		{"the gateway has no pod", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", "", 0, false, false},
+		{"the last one starts", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, time.Minute, true, true},
+		{"the last one is ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, time.Minute, false, false},
+		{"a rollout hangs", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, fabricWithin, false, true},
+		{"the last one does not start", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, fabricWithin, false, false},
+	} {
+		in := serverInput()
+		if c.fabric != "" {
+			in.Fabric = &appsv1.DaemonSet{}
+			read(t, c.fabric, &in.Fabric.Status)
+		}
+		if c.pod != "" {
+			in.Pods = []corev1.Pod{gatewayPod(t, c.pod)}
+		}
+		if c.since > 0 {
+			in.Root.Status.Conditions = []metav1.Condition{{
+				Type: netv1beta1.ConditionFabricRolling, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(in.Now.Add(-c.since)),
+			}}
+		}
+		plan := WgGatewayServer(in)
+		of := func(o desired.Object) bool { _, ok := o.(*appsv1.Deployment); return ok }
+		written, kept := slices.ContainsFunc(plan.Objects, of), slices.ContainsFunc(plan.Preserve, of)
+		told := meta.IsStatusConditionTrue(plan.Status.(*netv1beta1.WgGatewayServer).Status.Conditions, netv1beta1.ConditionFabricRolling)
+		if kept != c.waits || written == c.waits || told != c.told {
+			t.Errorf("%s: the Deployment stays: %t, is written: %t, the condition tells: %t", c.claim, kept, written, told)
+		}
+		if want := fabricWithin - c.since; c.waits && plan.RequeueAfter != want {
+			t.Errorf("%s: tried again after %v, not %v", c.claim, plan.RequeueAfter, want)
+		}
 	}
 }
