@@ -32,6 +32,7 @@ const (
 	kwokVersion          = "0.8.0"
 	flannelVersion       = "0.28.10"
 	kubeRouterVersion    = "2.1.0"
+	registryVersion      = "3.1.2"
 )
 
 // artifact is one program built from Go modules and kept in the cache.
@@ -77,7 +78,7 @@ func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
 		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", false},
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
-		networkArtifact("flannel"), networkArtifact(kubeRouter),
+		networkArtifact("flannel"), networkArtifact(kubeRouter), registryArtifact(),
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true})
 }

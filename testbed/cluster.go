@@ -444,6 +444,9 @@ func (t Testbed) downCluster(cluster string, nodeNames []string) error {
 
 // removeRest takes away what the clusters shared.
 func (t Testbed) removeRest() error {
+	if err := t.registryDown(); err != nil {
+		return err
+	}
 	if slices.Contains(t.netnsList(), inetSpace) {
 		if err := t.deleteNetns(inetSpace); err != nil {
 			return err

@@ -141,7 +141,18 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = "/etc/cni/net.d"
-`, pauseTag, cniBin)
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+`, pauseTag, cniBin, registriesDir)
+}
+
+// registriesDir has a folder of each registry that containerd must be told about.
+const registriesDir = "/etc/containerd/certs.d"
+
+// registryHosts makes containerd pull from the testbed's registry over plain HTTP. containerd 1.6 ignores a file
+// without a host, and without a server it asks for what a host lacks over TLS.
+func registryHosts() string {
+	return fmt.Sprintf("server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\n", registryAddress)
 }
 
 // cniConfig gives a node's pods addresses and links. Traffic between nodes is routed,

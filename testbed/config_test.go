@@ -57,6 +57,7 @@ func TestConfiguration(t *testing.T) {
 	golden(t, "worker-of-one-cluster", "What the second worker runs and reads.", map[string]string{
 		"kubelet": arguments(kubelet(rome, "n2")), "kube-proxy": arguments(kubeProxy(rome, "n2")), "containerd": arguments(containerd()),
 		"kubelet.yaml": kubeletConfig(rome), "kube-proxy.yaml": kubeProxyConfig(rome, "n2"), "config.toml": containerdConfig("/usr/lib/cni"),
+		"hosts.toml":      registryHosts(),
 		"10-pod.conflist": cniConfig(rome, "n2"), "masquerade.nft": masquerade(rome), "node.json": nodeObject(rome, "n2"),
 		"hosts": hosts(rome, "n2"), "routes": podRoutes(rome, "n2"),
 	})
@@ -104,6 +105,7 @@ func TestVersionsMatchModules(t *testing.T) {
 		{"kwok/go.mod", "sigs.k8s.io/kwok", kwokVersion},
 		{"flannel/go.mod", "github.com/flannel-io/flannel", flannelVersion},
 		{"kuberouter/go.mod", "github.com/cloudnativelabs/kube-router/v2", kubeRouterVersion},
+		{"registry/go.mod", "github.com/distribution/distribution/v3", registryVersion},
 	} {
 		if got := requirements(t, want.file)[want.module]; got != "v"+want.version {
 			t.Errorf("%s requires %s %s, want v%s", want.file, want.module, got, want.version)

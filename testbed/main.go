@@ -4,13 +4,14 @@
 // Command testbed runs real Kubernetes clusters on one Linux machine: each node is a set
 // of namespaces with its own containerd, kubelet and kube-proxy, each cluster has a
 // control plane of its own, and all of it is built from Go modules and Debian packages.
-// There is no Docker, no registry and no virtual machine, and nothing of the machine's
-// own network, cgroups or settings is changed.
+// There is no Docker and no virtual machine, and nothing of the machine's own network,
+// cgroups or settings is changed.
 //
 // Start reading at plan.go (what a cluster is) and cluster.go (how it comes up).
 // config.go has the configuration of every program, node.go and init.go the life of a
 // node, network.go, cgroup.go and mount.go what the kernel is asked for. balancer.go is
-// the load balancer, volumes.go the default storage class, internet.go what tests do to the network between clusters.
+// the load balancer, volumes.go the default storage class, internet.go what tests do to the network between clusters,
+// registry.go what nodes pull images from.
 package main
 
 import (
@@ -53,6 +54,7 @@ func verbs() []verb {
 		{name: "down", args: "[cluster...]", does: "remove clusters and all they left", flags: downFlags, run: runDown},
 		{name: "status", does: "show clusters, nodes, programs, and what is wrong between clusters", run: runStatus},
 		{name: "load", args: "<image.tar|name>...", does: "import images into running nodes", flags: clustersFlag, run: runLoad},
+		{name: "registry", args: "up|down", does: "run or remove a registry that nodes pull from", run: runRegistry},
 		{name: "link", args: "cut|heal <a> <b>", does: "cut or heal all traffic between two clusters", run: runLink},
 		{name: "fault", args: "drop|mtu|heal …", does: "drop packets, all, some or large ones, from one cluster to another", flags: registerFaultFlags, run: runFault},
 		{name: "nat", args: "on|off|forward|close <cluster> …", does: "put a cluster behind NAT, map ports", run: runNAT},
@@ -87,6 +89,12 @@ func dispatch(ctx context.Context, args []string) error {
 			return err
 		}
 		return spawn(t, args[2], args[3])
+	case registrySpawnVerb:
+		t, err := openTestbed(args[1])
+		if err != nil {
+			return err
+		}
+		return spawnRegistry(t)
 	case nodeInitVerb:
 		return runInit(args[1])
 	}

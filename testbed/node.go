@@ -205,6 +205,7 @@ func (t Testbed) workerFiles(c Cluster, node string, ca authority, files map[str
 	files[etc+"kubelet.yaml"] = kubeletConfig(c)
 	files[etc+"kube-proxy.yaml"] = kubeProxyConfig(c, node)
 	files["etc/containerd/config.toml"] = containerdConfig(cniBin)
+	files[filepath.Join(registriesDir, registryAddress.String(), "hosts.toml")[1:]] = registryHosts()
 	files["etc/cni/net.d/10-pod.conflist"] = cniConfig(c, node)
 	return nil
 }

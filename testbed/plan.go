@@ -25,6 +25,7 @@ const apiPort = 6443
 //	172.31.<10·(index+1)>.10    control plane
 //	172.31.<10·(index+1)>.10+N  worker nN
 //	172.31.<10·(index+1)+1>.0   /24 of the load balancer
+//	172.31.0.1                  the registry, of all clusters
 //
 // Pods and services have the same addresses in every cluster unless the caller asks
 // for others: two clusters that join usually did not coordinate their addresses.

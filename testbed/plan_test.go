@@ -51,6 +51,9 @@ func TestAddressPlan(t *testing.T) {
 
 func checkOneCluster(t *testing.T, c Cluster) {
 	t.Helper()
+	if c.network().Contains(registryAddress.Addr()) {
+		t.Errorf("%s: %s has the address of the registry", c.Name, c.network())
+	}
 	if c.nodeNet().Overlaps(c.balancedNet()) || !c.network().Contains(c.nodeNet().Addr()) || !c.network().Contains(c.balancedNet().Addr()) {
 		t.Errorf("%s: nodes %s and load balancer %s are not the halves of %s", c.Name, c.nodeNet(), c.balancedNet(), c.network())
 	}

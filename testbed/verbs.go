@@ -310,6 +310,9 @@ func runStatus(ctx context.Context, t Testbed, _ options, _ []string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if pids, _ := t.processes(registryName); len(pids) > 0 {
+		fmt.Println("registry", registryAddress)
+	}
 	in, err := t.internet()
 	for _, line := range in.describe(clusters) {
 		fmt.Println(line)
