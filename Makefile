@@ -120,6 +120,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
+	$(STORIES) -v -run '^TestRelease$$' -pair release -load=false
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz

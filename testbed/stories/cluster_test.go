@@ -32,6 +32,8 @@ var (
 	cni = flag.String("cni", "bridge", "pod network of the pair")
 	// pair names the folder below bin/ with the state of the clusters. Runs side by side have one each.
 	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
+	// load gives nodes the image that 'make image' built. Without it they have none of Liqo.
+	load = flag.Bool("load", true, "load bin/liqo-image.tar into the nodes")
 )
 
 // cluster is one of the test clusters as a user has it: a name and a kubeconfig.
@@ -94,7 +96,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// setUp starts the clusters with the image that `make image` built.
+// setUp starts the clusters, with the image that `make image` built unless the flag load is off.
 func setUp() error {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -111,11 +113,16 @@ func setUp() error {
 	if out, err := exec.Command("go", "build", "-o", testbedBinary, filepath.Join(root, "testbed")).CombinedOutput(); err != nil {
 		return fmt.Errorf("build testbed: %w\n%s", err, out)
 	}
-	image := filepath.Join(root, "bin", "liqo-image.tar")
-	if _, err := os.Stat(image); err != nil {
-		return fmt.Errorf("run 'make image' first: %w", err)
+	up := []string{"--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", "shell",
+		"--image", "metrics-server", shortLived}
+	if *load {
+		image := filepath.Join(root, "bin", "liqo-image.tar")
+		if _, err := os.Stat(image); err != nil {
+			return fmt.Errorf("run 'make image' first: %w", err)
+		}
+		up = append(up, "--image", image)
 	}
-	if out, err := testbed("up", "--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", image, "--image", "shell", "--image", "metrics-server", shortLived); err != nil {
+	if out, err := testbed("up", up...); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	rome, err = known("rome")

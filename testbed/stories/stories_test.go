@@ -185,8 +185,13 @@ func (c cluster) install(t *testing.T, settings ...string) (stdout, stderr strin
 
 // installation is how Liqo is installed, or upgraded, with settings of the chart.
 func (c cluster) installation(settings ...string) []string {
+	return append(c.plainInstallation(), "--set", strings.Join(append(settings, "pullPolicy=Never"), ","))
+}
+
+// plainInstallation is an installation without settings of the chart.
+func (c cluster) plainInstallation() []string {
 	return []string{"install", "--cluster-id", c.name, "--pod-cidr", strings.Join(c.pods, ","), "--service-cidr", services,
-		"--api-server-url", c.api, "--set", strings.Join(append(settings, "pullPolicy=Never"), ",")}
+		"--api-server-url", c.api}
 }
 
 // badInput: one clear line, exit code 1, nothing half-made.
