@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,8 +46,8 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// newSession starts clusters and writes their kubeconfigs to $DIR/<name>, and to
-// $DIR/<name>-elsewhere with another address.
+// newSession starts clusters and writes their kubeconfigs to $DIR/<name>, to $DIR/<name>-elsewhere
+// with another address, and to $DIR/<name>-exec with a command that prints the credentials.
 func newSession(t *testing.T, names ...string) *session {
 	t.Helper()
 	s := &session{dir: t.TempDir(), clusters: map[string]*apitest.Server{}, hanging: map[string]string{}}
@@ -54,6 +55,7 @@ func newSession(t *testing.T, names ...string) *session {
 		s.clusters[name] = apitest.Start(t)
 		cluster, user := s.admin(name)
 		s.kubeconfig(t, name, cluster, user)
+		s.kubeconfig(t, name+"-exec", cluster, s.printed(t, name, user))
 		cluster.Server, cluster.TLSServerName = strings.Replace(cluster.Server, "127.0.0.1", "localhost", 1), "127.0.0.1"
 		s.kubeconfig(t, name+"-elsewhere", cluster, user)
 	}
@@ -77,6 +79,17 @@ func (s *session) kubeconfig(t *testing.T, name string, cluster *clientcmdapi.Cl
 	if err := clientcmd.WriteToFile(*config, filepath.Join(s.dir, name)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// printed returns a user whose credentials a command prints, as 'aws eks get-token' does.
+func (s *session) printed(t *testing.T, name string, user *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
+	t.Helper()
+	version := clientauthenticationv1.SchemeGroupVersion.String()
+	s.keep(t, name+"-credentials", raw(t, map[string]any{"apiVersion": version, "kind": "ExecCredential", "status": map[string]any{
+		"clientCertificateData": string(user.ClientCertificateData), "clientKeyData": string(user.ClientKeyData),
+	}}))
+	return &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{APIVersion: version, Command: "cat",
+		Args: []string{filepath.Join(s.dir, name+"-credentials")}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
 }
 
 // hang opens a port that accepts connections and never answers, like a hanging API server.
