@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,8 +38,9 @@ func (f *Flags) Add(fs *pflag.FlagSet, env func(string) string) {
 	fs.StringVar(&o.NodeName, "node-name", env("NODE_NAME"), "node this pod runs on")
 	fs.StringVar(&o.PodName, "pod-name", env("POD_NAME"), "name of this pod")
 	fs.Var(choice{&f.mode, []string{"server", "client"}}, "mode", "server or client")
-	fs.IntVar(&o.MTU, "mtu", api.TunnelMTU, "MTU of the tunnel")
-	fs.IntSliceVar(&f.listenPorts, "listen-ports", nil, "port of the tunnel; each further port adds a tunnel")
+	o.MTU, o.OverlayPort = api.TunnelMTU, api.OverlayPort
+	fs.Var(number{&o.MTU, 576, 65455}, "mtu", "MTU of the tunnel") // bounds: GatewayServerSpec.MTU
+	fs.Var(ports{&f.listenPorts}, "listen-ports", "port of the tunnel; each further port adds a tunnel")
 	fs.Func("interface-ip", "address in the tunnel with its prefix length; empty means the default of the mode",
 		func(text string) (err error) {
 			if text != "" {
@@ -50,7 +50,7 @@ func (f *Flags) Add(fs *pflag.FlagSet, env func(string) string) {
 		})
 	fs.StringSliceVar(&o.EndpointAddresses, "endpoint-address", nil,
 		"addresses or names of the server, tried in turn while it does not answer")
-	fs.IntSliceVar(&f.endpointPorts, "endpoint-ports", nil, "port of the server; each further port adds a tunnel")
+	fs.Var(ports{&f.endpointPorts}, "endpoint-ports", "port of the server; each further port adds a tunnel")
 	fs.DurationVar(&o.DNSCheckInterval, "dns-check-interval", 5*time.Minute,
 		"time between two questions for the server's name")
 	fs.StringVar(&o.KeysDir, "keys-dir", api.GatewayKeysDir, "directory of the key pair")
@@ -58,7 +58,7 @@ func (f *Flags) Add(fs *pflag.FlagSet, env func(string) string) {
 		"kernel takes WireGuard of the kernel where there is one, userspace never does")
 	fs.Var(choice{&f.protocol, []string{"TCP", "UDP"}}, "protocol",
 		"transport of the tunnel, UDP or TCP; TCP takes WireGuard in this process")
-	fs.IntVar(&o.OverlayPort, "geneve-port", api.OverlayPort, "UDP port of the links to nodes")
+	fs.Var(port(&o.OverlayPort), "geneve-port", "UDP port of the links to nodes")
 	kernel.AddOverlaySources(fs, &o.OverlaySources)
 	f.addHealth(fs)
 	kernel.AddIgnored(fs,
@@ -72,13 +72,14 @@ func (f *Flags) Add(fs *pflag.FlagSet, env func(string) string) {
 func (f *Flags) addHealth(fs *pflag.FlagSet) {
 	o := &f.options
 	fs.BoolVar(&o.PingEnabled, "ping-enabled", true, "ping the peer's gateway")
-	fs.IntVar(&o.PingPort, "ping-port", api.PingPort, "UDP port of pings inside the tunnel")
+	o.PingPort, o.MetricsAddress, o.HealthAddress = api.PingPort, ":8082", ":8083"
+	fs.Var(port(&o.PingPort), "ping-port", "UDP port of pings inside the tunnel")
 	fs.IntVar(&o.Ping.Threshold, "ping-loss-threshold", 5, "pings lost in a row until the connection counts as broken")
 	fs.DurationVar(&o.Ping.Interval, "ping-interval", 2*time.Second, "time between two pings")
 	fs.DurationVar(&o.LatencyInterval, "ping-update-status-interval", 10*time.Second,
 		"least time between two writes of the latency")
-	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "address of /metrics; 0 disables")
-	fs.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8083", "address of /healthz and /readyz")
+	fs.Var(address{&o.MetricsAddress}, "metrics-address", "address of /metrics; 0 disables")
+	fs.Var(address{&o.HealthAddress}, "health-probe-bind-address", "address of /healthz and /readyz; 0 disables")
 	fs.BoolVar(&o.LeaderElection, "leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&o.Lease.Duration, "leader-election-lease-duration", 1500*time.Millisecond,
 		"time after which another replica may take over")
@@ -105,6 +106,9 @@ func (f *Flags) Options() (Options, error) {
 	}
 	if o.Ping.Interval <= 0 || o.Ping.Threshold <= 0 {
 		return o, errors.New("flags --ping-interval and --ping-loss-threshold must be positive")
+	}
+	if min(o.Lease.Duration, o.Lease.RenewDeadline, o.Lease.RetryPeriod) <= 0 {
+		return o, errors.New("the times of flags --leader-election-… must be positive")
 	}
 	if f.podIP != "" {
 		var err error
@@ -138,28 +142,3 @@ func (f *Flags) endpoints(o *Options) error {
 	}
 	return nil
 }
-
-// choice is the value of a flag that is one of a few words.
-type choice struct {
-	to    *string
-	words []string
-}
-
-func (c choice) String() string {
-	if c.to == nil { // pflag compares defaults with a zero value
-		return ""
-	}
-	return *c.to
-}
-
-// Set takes a word; the error lists all of them.
-func (c choice) Set(word string) error {
-	if !slices.Contains(c.words, word) {
-		return fmt.Errorf("%q is none of %s", word, strings.Join(c.words, ", "))
-	}
-	*c.to = word
-	return nil
-}
-
-// Type is the type that help shows.
-func (c choice) Type() string { return "string" }
