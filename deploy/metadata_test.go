@@ -5,6 +5,7 @@ package deploy_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
 const minimal = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
@@ -64,13 +66,13 @@ func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	return all
 }
 
-// TestGlobalMetadata: all objects and pod templates have the global labels and annotations, and the controller is told
-// them. Labels that selectors follow stay.
+// TestGlobalMetadata: all objects and pod templates have the global labels and annotations, those that the controller
+// makes too, and it is told them. Labels that selectors follow stay, and no annotation becomes a template.
 func TestGlobalMetadata(t *testing.T) {
 	t.Parallel()
 	told := ""
 	for _, obj := range objects(t, `
-common: {globalLabels: {team: net, app.kubernetes.io/name: x}, globalAnnotations: {note: "it's a,b=c", cost: $(POD)}}
+common: {globalLabels: {team: net, app.kubernetes.io/name: x}, globalAnnotations: {note: "it's a,b=c {{.", cost: $(POD)}}
 controllerManager: {pod: {labels: {app.kubernetes.io/instance: x}}}
 metrics: {enabled: true}
 openshiftConfig: {enabled: true}
@@ -80,9 +82,12 @@ openshiftConfig: {enabled: true}
 		if template, ok, _ := unstructured.NestedMap(obj.Object, "spec", "template"); ok && template["metadata"] != nil {
 			parts["pod of "+name] = template
 		}
+		if name == "ConfigMap liqo-defaults" {
+			maps.Copy(parts, madePods(t, obj))
+		}
 		for part, content := range parts {
 			of := unstructured.Unstructured{Object: content.(map[string]any)}
-			if of.GetLabels()["team"] != "net" || of.GetAnnotations()["note"] != "it's a,b=c" {
+			if of.GetLabels()["team"] != "net" || of.GetAnnotations()["note"] != "it's a,b=c {{." {
 				t.Errorf("%s: labels %v, annotations %v", part, of.GetLabels(), of.GetAnnotations())
 			}
 			for _, key := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance"} {
@@ -91,18 +96,48 @@ openshiftConfig: {enabled: true}
 				}
 			}
 		}
-		if name == "Deployment liqo-controller-manager" {
+		switch name {
+		case "Deployment liqo-controller-manager":
 			told = fmt.Sprint(obj.Object)
+		case "ConfigMap liqo-defaults":
+			madePods(t, obj)
 		}
 	}
 	for _, flag := range []string{
 		"--global-labels=app.kubernetes.io/name=x,team=net",
-		`--global-annotations={"cost":"$$(POD)","note":"it's a,b=c"}`,
+		`--global-annotations={"cost":"$$(POD)","note":"it's a,b=c {{."}`,
 	} {
 		if !strings.Contains(told, flag) {
 			t.Errorf("the controller lacks %s:\n%s", flag, told)
 		}
 	}
+}
+
+// madePods returns the pods that the controller makes of the default objects: of gateways and virtual kubelets.
+func madePods(t *testing.T, defaults *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	pods := map[string]any{}
+	for file, text := range defaults.Object["data"].(map[string]any) {
+		made := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text.(string)), &made); err != nil {
+			t.Fatal(err)
+		}
+		if extra, ok, _ := unstructured.NestedMap(made, "spec", "extraLabels"); ok {
+			annotations, _, _ := unstructured.NestedMap(made, "spec", "extraAnnotations")
+			pods[file] = map[string]any{"metadata": map[string]any{"labels": extra, "annotations": annotations}}
+		}
+		if pod, ok, _ := unstructured.NestedMap(made, "spec", "template", "spec", "deployment", "spec", "template"); ok {
+			rendered, err := plan.Render(map[string]any{"metadata": pod["metadata"]}, plan.TemplateData{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods[file] = rendered
+		}
+	}
+	if len(pods) != 3 {
+		t.Errorf("the controller makes pods of %v", slices.Collect(maps.Keys(pods)))
+	}
+	return pods
 }
 
 // TestTextMayBeWrittenAsNumbers: YAML makes numbers and booleans of what is text in Kubernetes.

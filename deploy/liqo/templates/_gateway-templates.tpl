@@ -13,10 +13,15 @@ controller, which fills it in for each gateway; the rest is decided at installat
   "networking.liqo.io/component" "gateway" }}
 {{- $podlabels := merge (dict "liqo.io/managed" "true" "app.kubernetes.io/name" "gateway") $labels }}
 {{- /* Ours win: selectors and rights follow them. */ -}}
-{{- $_ := merge $podlabels (omit ($pod.labels | default dict) "networking.liqo.io/active") }}
+{{- $_ := merge $podlabels (omit ($pod.labels | default dict) "networking.liqo.io/active") (include "liqo.globalLabels" $ | fromYaml) }}
 {{- if eq (int $t.replicas) 1 }}
 {{- $_ := set $podlabels "networking.liqo.io/active" "true" }}
 {{- end }}
+{{- $podannotations := dict }}
+{{- range $k, $v := include "liqo.strings" (.Values.common.globalAnnotations | default dict) | fromYaml }}
+{{- $_ := set $podannotations $k (replace "{{" "{{`{{`}}" $v) }}
+{{- end }}
+{{- $podannotations = merge (dict) ($pod.annotations | default dict) $podannotations }}
 {{- $ports := `{{ range $i, $p := .Spec.Endpoint.Ports }}{{ if $i }},{{ end }}{{ $p }}{{ else }}{{ .Spec.Endpoint.Port }}{{ end }}` }}
 {{- range $mode := list "server" "client" }}
 ---
@@ -81,7 +86,7 @@ spec:
             matchLabels: {{ toYaml $labels | nindent 14 }}
           template:
             metadata:
-              {{- with $pod.annotations }}
+              {{- with $podannotations }}
               annotations: {{ include "liqo.strings" . | nindent 16 }}
               {{- end }}
               labels: {{ include "liqo.strings" $podlabels | nindent 16 }}

@@ -45,10 +45,13 @@ with (dict "root" $ "image" .Values.x.image).
   "app.kubernetes.io/managed-by" .Release.Service
   "app.kubernetes.io/version" .Chart.AppVersion
   "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_")) -}}
-{{- /* Ours win: selectors and rights follow them. */ -}}
-{{- $all := omit (.Values.common.globalLabels | default dict)
-  "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
-{{ include "liqo.strings" (merge $own $all) }}
+{{ include "liqo.strings" (merge $own (include "liqo.globalLabels" . | fromYaml)) }}
+{{- end }}
+
+{{/* Labels of users for all objects and pods, without those that selectors and rights follow. */}}
+{{- define "liqo.globalLabels" -}}
+{{ omit (.Values.common.globalLabels | default dict) "app.kubernetes.io/name" "app.kubernetes.io/instance"
+  "app.kubernetes.io/component" "networking.liqo.io/active" | toYaml }}
 {{- end }}
 
 {{/* Labels that select the pods of a component. Call with (dict "root" $ "name" "proxy" "module" "networking"). */}}

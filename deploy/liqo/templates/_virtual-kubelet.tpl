@@ -37,13 +37,13 @@ spec:
     {{- with .reflection.custom }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with $.Values.virtualKubelet.extra }}
-  {{- with .annotations }}
+  {{- with merge (dict) (($.Values.virtualKubelet.extra).annotations | default dict) ($.Values.common.globalAnnotations | default dict) }}
   extraAnnotations: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
-  {{- with .labels }}
+  {{- with merge (dict) (($.Values.virtualKubelet.extra).labels | default dict) (omit (include "liqo.globalLabels" $ | fromYaml) "liqo.io/managed") }}
   extraLabels: {{ include "liqo.strings" . | nindent 4 }}
   {{- end }}
+  {{- with $.Values.virtualKubelet.extra }}
   {{- with .args }}
   extraArgs: {{ include "liqo.args" . | nindent 4 }}
   {{- end }}
