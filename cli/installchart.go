@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -98,11 +99,14 @@ func (o *installOptions) download() (*chart.Chart, error) {
 		}
 		version = own.Metadata.Version
 	}
-	read := readRepository
-	if registry.IsOCI(o.repoURL) {
-		read = readRegistry
+	at, err := url.Parse(o.repoURL)
+	readers := map[string]func(url, version string) ([]byte, error){
+		"https": readRepository, "http": readRepository, registry.OCIScheme: readRegistry,
 	}
-	data, err := read(strings.TrimSuffix(o.repoURL, "/"), version)
+	if err != nil || at.Hostname() == "" || readers[at.Scheme] == nil {
+		return nil, errors.New("it is no URL like https://charts.example.com/liqo or oci://registry.example.com/charts")
+	}
+	data, err := readers[at.Scheme](strings.TrimSuffix(at.String(), "/"), version)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +134,7 @@ func readRepository(url, version string) ([]byte, error) {
 	scheme, _, _ := strings.Cut(url, "://")
 	get, err := webGetters().ByScheme(scheme)
 	if err != nil {
-		return nil, errors.New("the URL begins neither with https:// nor with oci://")
+		return nil, err
 	}
 	text, err := get.Get(url + "/index.yaml")
 	if err != nil {
