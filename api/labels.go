@@ -180,6 +180,8 @@ const (
 	LabelAppInstance = "app.kubernetes.io/instance"
 	// LabelAppPartOf is PartOf on everything of the chart.
 	LabelAppPartOf = "app.kubernetes.io/part-of"
+	// LabelAppVersion is the version of Liqo that the object was installed with.
+	LabelAppVersion = "app.kubernetes.io/version"
 	// LabelAppManagedBy is ManagedByLiqo on RBAC objects made at run time.
 	LabelAppManagedBy = "app.kubernetes.io/managed-by"
 	// PartOf is the value of LabelAppPartOf.

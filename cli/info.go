@@ -125,7 +125,7 @@ func (c *cluster) localInfo(ctx context.Context) (localInfo, error) {
 		return localInfo{}, err
 	}
 	out := localInfo{
-		ClusterID: c.id, Version: d.Labels[labelVersion], Labels: map[string]string{},
+		ClusterID: c.id, Version: d.Labels[api.LabelAppVersion], Labels: map[string]string{},
 		APIServerAddr: c.publicURL(ctx, d),
 	}
 	for _, pair := range strings.Split(flagOf(d, "cluster-labels"), ",") {

@@ -108,7 +108,7 @@ func TestNewerKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	install := "liqoctl install --kubeconfig $DIR/rome --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/16 --api-server-url https://203.0.113.7:6443 --dry-run"
-	refused := " ERRO   kind ips.ipam.liqo.io in the cluster is newer than that of chart 0.1.0, which has no field spec.later; " +
+	refused := " ERRO   kind ips.ipam.liqo.io in the cluster is newer than that of version v0.1.0, which has no field spec.later; " +
 		"install the version of the cluster's kinds or a newer one, or use --skip-validation to lose this\n[1]\n"
 	if output := s.liqoctl(t, strings.Fields(install)); !strings.HasSuffix(output, refused) {
 		t.Errorf("the installation ends with\n%s", output)

@@ -21,12 +21,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/deploy"
+	"github.com/liqo-go/liqo/deploy/kinds"
 	"github.com/liqo-go/liqo/internal/await"
 )
 
@@ -96,77 +96,18 @@ func chartCRDs(of *chart.Chart) ([]*apiextensionsv1.CustomResourceDefinition, er
 	return out, nil
 }
 
-// checkKinds refuses to replace kinds by older ones: the API server would drop the fields that these
-// do not have. Fields may go when a newer version than the installed one is installed.
+// checkKinds refuses to replace kinds by older ones.
 func (c *cluster) checkKinds(ctx context.Context, of *chart.Chart) error {
-	d := c.controllerManager()
-	if err := c.Get(ctx, client.ObjectKeyFromObject(d), d); client.IgnoreNotFound(err) != nil {
-		return c.describe("read", d, err)
-	}
-	installed, err := version.ParseSemantic(d.Labels[labelVersion])
-	if wanted, wrong := version.ParseSemantic(of.Metadata.AppVersion); err == nil && wrong == nil &&
-		installed.LessThan(wanted) {
-		return nil
-	}
 	crds, err := chartCRDs(of)
 	if err != nil {
 		return err
 	}
-	return onEach(crds, func(crd *apiextensionsv1.CustomResourceDefinition) error {
-		live := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metaOf("", crd.Name)}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); client.IgnoreNotFound(err) != nil {
-			return c.describe("read", live, err)
-		}
-		if newer := newerPart(live, crd); newer != "" {
-			return fmt.Errorf("kind %s in the cluster is newer than that of chart %s, which has no %s; install the "+
-				"version of the cluster's kinds or a newer one, or use --skip-validation to lose this",
-				crd.Name, of.Metadata.Version, newer)
-		}
-		return nil
-	})
-}
-
-// newerPart returns a version or field that live serves and crd lacks, or "" if crd has all of them.
-func newerPart(live, crd *apiextensionsv1.CustomResourceDefinition) string {
-	for _, v := range live.Spec.Versions {
-		at := slices.IndexFunc(crd.Spec.Versions, func(own apiextensionsv1.CustomResourceDefinitionVersion) bool {
-			return own.Name == v.Name
-		})
-		if at < 0 && v.Served {
-			return "version " + v.Name
-		}
-		if at < 0 || v.Schema == nil || crd.Spec.Versions[at].Schema == nil {
-			continue
-		}
-		if path := missingField(v.Schema.OpenAPIV3Schema, crd.Spec.Versions[at].Schema.OpenAPIV3Schema); path != "" {
-			return "field " + path
-		}
+	newer, err := kinds.Newer(ctx, c.WithWatch, c.namespace, of.Metadata.AppVersion, crds)
+	if newer != "" {
+		return fmt.Errorf("%s; install the version of the cluster's kinds or a newer one, or use --skip-validation to "+
+			"lose this", newer)
 	}
-	return ""
-}
-
-// missingField returns the path of the first field of a schema that another lacks.
-func missingField(have, other *apiextensionsv1.JSONSchemaProps) string {
-	if have == nil || other == nil || other.XPreserveUnknownFields != nil {
-		return ""
-	}
-	for _, name := range slices.Sorted(maps.Keys(have.Properties)) {
-		field := have.Properties[name]
-		match, ok := other.Properties[name]
-		if !ok {
-			return name
-		}
-		if below := missingField(&field, &match); below != "" {
-			return name + "." + below
-		}
-	}
-	if have.Items != nil && other.Items != nil {
-		return missingField(have.Items.Schema, other.Items.Schema)
-	}
-	if have.AdditionalProperties != nil && other.AdditionalProperties != nil {
-		return missingField(have.AdditionalProperties.Schema, other.AdditionalProperties.Schema)
-	}
-	return ""
+	return err
 }
 
 // wrongValue matches the validator's line about one value: its path and what is wrong.

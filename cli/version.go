@@ -18,9 +18,6 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// labelVersion is the label with the installed version.
-const labelVersion = "app.kubernetes.io/version"
-
 func (e *env) versionCommand() *cobra.Command {
 	var clientOnly bool
 	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster",
@@ -42,7 +39,7 @@ func (e *env) versionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(d.Labels[labelVersion]))
+			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(d.Labels[api.LabelAppVersion]))
 			return nil
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
@@ -58,7 +55,7 @@ func (s *script) warnOfVersions(a, b *cluster) {
 		if err != nil {
 			return "", err
 		}
-		return d.Labels[labelVersion], nil
+		return d.Labels[api.LabelAppVersion], nil
 	})
 	if err == nil && versions[0] != versions[1] {
 		s.warn(noCluster, "The %s cluster runs version %q of Liqo and the %s one %q; use one version in all clusters",

@@ -5,17 +5,23 @@ package deploy_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/liqo-go/liqo/deploy"
 )
 
 // found is the cluster in which a chart looks objects up.
@@ -64,6 +70,36 @@ func (k ofKind) List(context.Context, metav1.ListOptions) (*unstructured.Unstruc
 		}
 	}
 	return list, nil
+}
+
+// TestHookChangesOwnKindsOnly: the job before an upgrade may change the kinds of this chart and no others.
+func TestHookChangesOwnKindsOnly(t *testing.T) {
+	t.Parallel()
+	crds, err := deploy.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own, named []string
+	for _, crd := range crds {
+		own = append(own, crd.Name)
+	}
+	for _, obj := range objects(t, "") {
+		var role rbacv1.ClusterRole
+		if obj.GetKind() != "ClusterRole" || obj.GetName() != "liqo-pre-upgrade" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Verbs, "patch") {
+				named = append(named, rule.ResourceNames...)
+			}
+		}
+	}
+	if diff := cmp.Diff(own, named); diff != "" {
+		t.Errorf("kinds (-own +named):\n%s", diff)
+	}
 }
 
 // TestWithoutAClusterThereAreNoHooks: who applies a manifest of 'helm template' must not start the jobs of hooks.

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// TestKinds: a kind that an older version defined is as this version has it.
+// TestKinds: a kind that an older version defined becomes as this version has it, one of a newer version stays.
 func TestKinds(t *testing.T) {
-	known := runtime.NewScheme()
+	known := scheme.New()
 	if err := apiextensionsv1.AddToScheme(known); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), c, &out); err != nil {
+	if err := run(t.Context(), c, "liqo", "v0.1.0", &out); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), key, &crd); err != nil {
@@ -45,5 +45,16 @@ func TestKinds(t *testing.T) {
 	}
 	if got := len(crd.Spec.Versions[0].AdditionalPrinterColumns); got != columns || columns == 0 {
 		t.Errorf("%d columns, want %d; %s", got, columns, &out)
+	}
+
+	newer := crd.DeepCopy()
+	newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["later"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	if err := c.Update(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	want := "kind " + name + " in the cluster is newer than that of version v0.1.0, which has no field later; " +
+		"upgrade to the version of the cluster's kinds or a newer one, or roll back"
+	if err := run(t.Context(), c, "liqo", "v0.1.0", &out); err == nil || err.Error() != want {
+		t.Errorf("an older version applies its kinds: %v, want %s", err, want)
 	}
 }

@@ -1,6 +1,7 @@
 {{/*
 A job that Helm runs once, before it upgrades ("pre-upgrade"), before it deletes ("pre-delete") or for 'helm test'
-("test"), with the rights of a role. Call with (dict "root" $ "hook" "pre-delete" "role" "cleanup" "args" (list …)).
+("test"), with the rights of a role. Call with (dict "root" $ "hook" "pre-delete" "role" "cleanup" "args" (list …)); "rules" may hold
+further rules.
 Nothing is rendered without a cluster: what applies that manifest would run the job at once, or never.
 */}}
 {{- define "liqo.hook" -}}
@@ -24,6 +25,9 @@ metadata:
   name: {{ $name }}
   {{- include "liqo.meta" (merge (dict "annotations" $early) $c) | nindent 2 }}
 {{ include "liqo.rules" (dict "root" .root "role" .role) }}
+{{- with .rules }}
+{{- toYaml . | nindent 2 }}
+{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
