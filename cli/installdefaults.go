@@ -16,9 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
-	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
-	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/deploy/defaults/plan"
 	"github.com/liqo-go/liqo/internal/desired"
 )
@@ -60,11 +57,8 @@ func (c *cluster) defaultOf(name, text string) (client.Object, error) {
 // ends makes none again, because its Deployment is gone.
 func (c *cluster) removeDefaults(ctx context.Context) error {
 	made := client.MatchingLabels{desired.LabelController: plan.Controller}
-	for _, list := range []client.ObjectList{
-		&ipamv1alpha1.NetworkList{}, &netv1beta1.WgGatewayServerTemplateList{},
-		&netv1beta1.WgGatewayClientTemplateList{}, &offv1beta1.VkOptionsTemplateList{},
-	} {
-		found, err := c.all(ctx, list, made, client.InNamespace(c.namespace))
+	for _, kind := range plan.Kinds() {
+		found, err := c.all(ctx, kind.List, made, client.InNamespace(c.namespace))
 		if err != nil {
 			return err
 		}

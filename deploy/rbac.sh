@@ -19,7 +19,8 @@ role() { # role <process> <packages>
 		{ doc = doc $0 "\n" }
 		END { flush() }' "$work/role.yaml"
 }
-role controller '{./identity,./peering,./network,./offloading,./storage,./reflection/replication,./internal/ctl,./deploy/defaults,./cmd/liqo-control}'
+role controller '{./identity,./peering,./network,./offloading,./storage,./reflection/replication,./internal/ctl,./cmd/liqo-control}'
+role defaults ./deploy/defaults
 role fabric ./network/fabric
 role gateway ./network/gateway
 role kubelet '{./offloading/kubelet,./reflection,./internal/remote}'

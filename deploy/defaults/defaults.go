@@ -24,29 +24,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
-	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
-	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
-	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/deploy/defaults/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
-// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates,verbs=create;patch;delete
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayclienttemplates,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayclienttemplates,verbs=create;patch;delete
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch;create;patch;delete
+// These rights are for the namespace of Liqo, where no peer has such objects. Reading them, and Networks, which all
+// tenant namespaces have, are rights of other controllers.
 
-// lists returns an empty list of each kind that defaults may have.
-func lists() []client.ObjectList {
-	return []client.ObjectList{
-		&ipamv1alpha1.NetworkList{}, &netv1beta1.WgGatewayServerTemplateList{},
-		&netv1beta1.WgGatewayClientTemplateList{}, &offv1beta1.VkOptionsTemplateList{},
-	}
-}
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservertemplates,namespace=liqo,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayclienttemplates,namespace=liqo,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,namespace=liqo,verbs=create;patch;delete
 
 // Options configures the controller.
 type Options struct {
@@ -71,12 +59,9 @@ func Controllers(o Options) []ctl.Registrar {
 		Gather:  o.gather,
 		Plan:    plan.Defaults,
 	}
-	for _, kind := range []client.Object{
-		&ipamv1alpha1.Network{}, &netv1beta1.WgGatewayServerTemplate{}, &netv1beta1.WgGatewayClientTemplate{},
-		&offv1beta1.VkOptionsTemplate{},
-	} {
+	for _, kind := range plan.Kinds() {
 		// What users change stays, so changes do not matter.
-		row.Watches = append(row.Watches, ctl.Watch{Kind: kind, Relevant: ctl.Comings,
+		row.Watches = append(row.Watches, ctl.Watch{Kind: kind.Object, Relevant: ctl.Comings,
 			Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 				if obj.GetNamespace() != o.LiqoNamespace {
 					return nil
@@ -104,7 +89,8 @@ func (o Options) gather(ctx context.Context, r ctl.Reader, root *appsv1.Deployme
 	if in.Defaults, err = read(o.Dir); err != nil {
 		return in, err
 	}
-	for _, list := range lists() {
+	for _, kind := range plan.Kinds() {
+		list := kind.List
 		if err := r.List(ctx, list, client.InNamespace(o.LiqoNamespace)); err != nil {
 			return in, fmt.Errorf("list %T: %w", list, err)
 		}

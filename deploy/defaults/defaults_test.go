@@ -13,10 +13,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
@@ -43,7 +45,7 @@ spec: {containerImage: "liqo:1", createNode: false, disableNetworkCheck: false, 
 `
 
 // TestDefaultsOfAnInstallation: they are made, made again when deleted, and follow the files at the next start, but for
-// what a user changed.
+// what a user changed. The controller has the rights of its roles.
 func TestDefaultsOfAnInstallation(t *testing.T) {
 	server := apitest.Start(t)
 	c, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme.New()})
@@ -52,8 +54,26 @@ func TestDefaultsOfAnInstallation(t *testing.T) {
 	}
 	meta := metav1.ObjectMeta{Namespace: api.Namespace, Name: api.ControllerManagerName}
 	labels := map[string]string{"app": meta.Name}
+	ofAll, ofLiqo := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+	for file, role := range map[string]any{"controller": ofAll, "defaults-namespaced": ofLiqo} {
+		text, err := os.ReadFile("../liqo/files/rbac/" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ref := func(kind, name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "controller"}}
 	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}}, ofAll, ofLiqo,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "all"}, RoleRef: ref("ClusterRole", ofAll.Name), Subjects: subjects},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: api.Namespace, Name: "liqo"}, RoleRef: ref("Role", ofLiqo.Name), Subjects: subjects,
+		},
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -116,7 +136,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 // start runs the controller until stop is called.
 func start(t *testing.T, server *apitest.Server, dir string) (stop func()) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
+	mgr, err := ctrl.NewManager(server.ConfigFor("controller"), ctrl.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 	})
 	if err != nil {

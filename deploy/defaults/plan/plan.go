@@ -12,9 +12,15 @@ import (
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
@@ -26,6 +32,25 @@ const helmRelease = "meta.helm.sh/release-name"
 
 // chartLabel is the label of objects that a chart made.
 const chartLabel = "helm.sh/chart"
+
+// Kind is a kind that defaults may have, as an empty object and list.
+type Kind struct {
+	Object desired.Object
+	List   interface {
+		metav1.ListInterface
+		runtime.Object
+	}
+}
+
+// Kinds returns the kinds that defaults may have.
+func Kinds() []Kind {
+	return []Kind{
+		{&ipamv1alpha1.Network{}, &ipamv1alpha1.NetworkList{}},
+		{&netv1beta1.WgGatewayServerTemplate{}, &netv1beta1.WgGatewayServerTemplateList{}},
+		{&netv1beta1.WgGatewayClientTemplate{}, &netv1beta1.WgGatewayClientTemplateList{}},
+		{&offv1beta1.VkOptionsTemplate{}, &offv1beta1.VkOptionsTemplateList{}},
+	}
+}
 
 // Input is everything that Defaults needs.
 type Input struct {
@@ -222,11 +247,20 @@ func covers(live, was map[string]any) bool {
 			if (!ok && len(from) > 0) || !covers(into, from) {
 				return false
 			}
-		} else if !equal(live[k], value) {
+		} else if !equal(live[k], value) && !equalAmounts(live[k], value) {
 			return false
 		}
 	}
 	return true
+}
+
+// equalAmounts reports whether both are texts of one quantity: the API server writes 1000m as 1.
+func equalAmounts(a, b any) bool {
+	left, isText := a.(string)
+	right, _ := b.(string)
+	x, err := resource.ParseQuantity(left)
+	y, wrong := resource.ParseQuantity(right)
+	return isText && err == nil && wrong == nil && x.Cmp(y) == 0
 }
 
 // equal compares values of JSON: numbers may have been decoded as integers or not.

@@ -22,7 +22,7 @@ const first = `
 apiVersion: offloading.liqo.io/v1beta1
 kind: VkOptionsTemplate
 metadata: {name: virtual-kubelet-default, namespace: liqo, labels: {version: "1", old: "1"}}
-spec: {containerImage: "liqo:1", replicas: 1, extraArgs: [a], nodeExtraLabels: {zone: eu}}
+spec: {containerImage: "liqo:1", replicas: 1, extraArgs: [a], nodeExtraLabels: {zone: eu}, resources: {requests: {cpu: 1000m}}}
 `
 
 const second = `
@@ -33,7 +33,7 @@ spec: {containerImage: "liqo:2", replicas: 1, createNode: true}
 `
 
 // untouched is printed of an object made of the first version.
-const untouched = `{"containerImage":"liqo:1","extraArgs":["a"],"nodeExtraLabels":{"zone":"eu"},"replicas":1} old=1 version=1`
+const untouched = `{"containerImage":"liqo:1","extraArgs":["a"],"nodeExtraLabels":{"zone":"eu"},"replicas":1,"resources":{"requests":{"cpu":"1000m"}}} old=1 version=1`
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
@@ -136,13 +136,17 @@ func TestDefaults(t *testing.T) {
 		},
 		{
 			name: "made by a former chart without Helm, it follows the default", to: second,
-			want: `{"containerImage":"liqo:2","createNode":true,"extraArgs":["a"],"nodeExtraLabels":{"zone":"eu"},"replicas":1} old=1 version=2`,
+			want: `{"containerImage":"liqo:2","createNode":true,"extraArgs":["a"],"nodeExtraLabels":{"zone":"eu"},"replicas":1,"resources":{"requests":{"cpu":"1000m"}}} old=1 version=2`,
 			change: func(o *unstructured.Unstructured) {
 				o.SetAnnotations(nil)
 				set(t, o, "liqo-0.1.0", "metadata", "labels", "helm.sh/chart")
 			},
 		},
 		{name: "no default any more"},
+		{
+			name:   "no default any more, and an amount in the form of the API server",
+			change: func(o *unstructured.Unstructured) { set(t, o, "1", "spec", "resources", "requests", "cpu") },
+		},
 		{
 			name: "a copy under another name", want: untouched,
 			change: func(o *unstructured.Unstructured) { o.SetName("mine") },
