@@ -69,7 +69,8 @@ type controllerFlags struct {
 	limitsEnforcement, vkOptionsTemplate string
 	ceilings, guestPods, namespaceBounds string // JSON
 	ca                                   string // base64
-	globalLabels, globalAnnotations      string // pairs or JSON
+	clusterLabels                        string // pairs or JSON
+	globalLabels, globalAnnotations      string // likewise
 	leaderElection                       bool
 	leaseDuration                        time.Duration
 	metricsAddress, healthAddress        string
@@ -127,22 +128,10 @@ func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.StringVar(&f.healthAddress, "health-probe-address", ":8081", "address of /healthz and /readyz")
 }
 
-// optional is a flag that an empty text leaves as it is.
-type optional struct{ pflag.Value }
-
-func (v optional) Set(text string) error {
-	if text == "" {
-		return nil
-	}
-	return v.Value.Set(text)
-}
-
 // addIdentity adds the flags about credentials and resources of consumers.
 func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
-	fs.StringToStringVar(&f.identity.ClusterLabels, "cluster-labels", nil,
-		"labels peers put on the virtual nodes of this cluster")
-	labelsFlag := fs.Lookup("cluster-labels")
-	labelsFlag.Value = optional{labelsFlag.Value}
+	fs.StringVar(&f.clusterLabels, "cluster-labels", "",
+		"labels peers put on the virtual nodes of this cluster, as `k=v,k=v` or JSON")
 	amounts := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"}
 	fs.StringToStringVar(&f.defaultResources, "default-node-resources", amounts,
 		"amounts granted for resources a slice does not name")

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -117,13 +118,18 @@ func TestCachedChecks(t *testing.T) {
 // TestEmptyClusterLabels: --cluster-labels= means no labels, as in manifests of the original.
 func TestEmptyClusterLabels(t *testing.T) {
 	t.Parallel()
-	f := &controllerFlags{}
-	cmd := &cobra.Command{}
-	f.add(cmd)
-	if err := cmd.ParseFlags([]string{"--cluster-labels=", "--cluster-labels=a=b,c=d"}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]string{"a": "b", "c": "d"}, f.identity.ClusterLabels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
+	for text, want := range map[string]map[string]string{"": {}, "a=b,c=d": {"a": "b", "c": "d"}} {
+		f := &controllerFlags{}
+		cmd := &cobra.Command{}
+		f.add(cmd)
+		if err := cmd.ParseFlags([]string{"--cluster-labels=" + text}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.completeIdentity(&rest.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, f.identity.ClusterLabels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -59,6 +59,10 @@ func (f *controllerFlags) completeIdentity(config *rest.Config) error {
 		return fmt.Errorf("flag --certificate-lifetime: %s is less than %s or more than 68 years",
 			o.CertificateLifetime, shortestLifetime)
 	}
+	var err error
+	if o.ClusterLabels, err = pairs("--cluster-labels", f.clusterLabels); err != nil {
+		return err
+	}
 	o.DefaultNodeResources = corev1.ResourceList{}
 	for name, amount := range f.defaultResources {
 		q, err := resource.ParseQuantity(amount)
