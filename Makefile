@@ -121,6 +121,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
 	$(STORIES) -v -run '^TestRelease$$' -pair release -load=false
+	$(STORIES) -run '^TestFlux$$' -pair flux
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz

@@ -80,7 +80,8 @@ func allArtifacts() []artifact {
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
 		networkArtifact("flannel"), networkArtifact(kubeRouter), registryArtifact(),
 		// The fake nodes of the bench take two minutes to compile, and no test uses them.
-		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true})
+		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true},
+		fluxArtifact("source-controller"), fluxArtifact("helm-controller"))
 }
 
 // kubeRouter enforces NetworkPolicies.
@@ -92,6 +93,11 @@ var networkPrograms = map[string]string{cniFlannel: "flannel", cniPolicies: kube
 // networkArtifact is a program of networkPrograms. It lies beside kubelet, where nodes look for programs.
 func networkArtifact(name string) artifact {
 	return artifact{name, name, ".", "kubernetes-v" + kubernetesVersion + "/" + name, true}
+}
+
+// fluxArtifact is a controller of Flux, which only TestFlux runs.
+func fluxArtifact(name string) artifact {
+	return artifact{name, "flux", "github.com/fluxcd/" + name, "flux/" + name, true}
 }
 
 // binary is the file name that 'go build' gives the program.

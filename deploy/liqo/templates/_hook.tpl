@@ -10,7 +10,11 @@ Nothing is rendered without a cluster: what applies that manifest would run the 
 {{- $name := printf "liqo-%s" .hook }}
 {{- $c := dict "root" .root "name" .hook "module" "uninstaller" "pod" $pod }}
 {{- $early := dict "helm.sh/hook" .hook "helm.sh/hook-weight" "-5" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed" }}
-{{- $late := merge (dict "helm.sh/hook-weight" "0" "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed") $early }}
+{{- $late := merge (dict "helm.sh/hook-weight" "0") $early }}
+{{- /* Flux's helm-controller panics when it is told to print logs: https://github.com/fluxcd/helm-controller/issues/1562 */}}
+{{- if not (.root.Capabilities.APIVersions.Has "helm.toolkit.fluxcd.io/v2") }}
+{{- $_ := set $late "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed" }}
+{{- end }}
 ---
 apiVersion: v1
 kind: ServiceAccount
