@@ -1,3 +1,5 @@
+// The checksum database lacks gogit 0.40.0, which source-controller requires, and helmtestserver, which only its tests
+// do: change this file with 'go mod tidy -e'.
 module github.com/liqo-go/liqo/testbed/flux
 
 go 1.26.0
