@@ -114,18 +114,21 @@ func TestNearestKey(t *testing.T) {
 // TestImageProblem: a missing image is reported with its node, and given up only where trying again
 // is of no use.
 func TestImageProblem(t *testing.T) {
-	for reason, want := range map[string]struct{ found, final bool }{
-		"ContainerCreating": {false, false}, "CrashLoopBackOff": {false, false},
-		"ErrImagePull": {true, false}, "ImagePullBackOff": {true, false},
-		"ErrImageNeverPull": {true, true}, "InvalidImageName": {true, true},
+	const message = "no such host"
+	for state, want := range map[string]struct{ found, final bool }{
+		"ContainerCreating: " + message: {false, false}, "CrashLoopBackOff: " + message: {false, false},
+		"ErrImagePull: " + message: {true, false}, "ImagePullBackOff: " + message: {true, false},
+		"ErrImageNeverPull: " + message: {true, true}, "InvalidImageName: " + message: {true, true},
+		"ErrImagePull: rpc error: code = NotFound desc = failed to pull: not found": {true, true},
 	} {
-		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "no such host"}}
+		reason, message, _ := strings.Cut(state, ": ")
+		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "worker"}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Image: "registry.example.com/liqo:v9", State: waiting}}}}
 		problem, final := imageProblem(pod)
-		found := strings.HasPrefix(problem, `node worker cannot get image "registry.example.com/liqo:v9" (`+reason+": no such host)")
+		found := strings.HasPrefix(problem, `node worker cannot get image "registry.example.com/liqo:v9" (`+state+")")
 		if found != want.found || final != want.final || !found && problem != "" {
-			t.Errorf("%s: %q, final: %v", reason, problem, final)
+			t.Errorf("%s: %q, final: %v", state, problem, final)
 		}
 	}
 }

@@ -244,6 +244,9 @@ func (c *cluster) watchImages(ctx context.Context, former map[types.UID]bool, fa
 	}, c.ofLiqo()...)
 }
 
+// absent marks the kubelet's message about an image that its registry does not have.
+const absent = "code = NotFound"
+
 // imageProblem returns which image a pod does not get, and whether trying again is of no use; empty
 // if it gets all.
 func imageProblem(pod *corev1.Pod) (problem string, final bool) {
@@ -257,8 +260,9 @@ func imageProblem(pod *corev1.Pod) (problem string, final bool) {
 			fallthrough
 		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError":
 			return fmt.Sprintf("node %s cannot get image %q (%s: %s); name one that nodes can pull with --set "+
-				"image.name=… and tag=…, give credentials with imagePullSecrets, or load it into the nodes",
-				pod.Spec.NodeName, s.Image, reason, oneLine(s.State.Waiting.Message)), final
+					"image.name=… and tag=…, give credentials with imagePullSecrets, or load it into the nodes",
+					pod.Spec.NodeName, s.Image, reason, oneLine(s.State.Waiting.Message)),
+				final || strings.Contains(s.State.Waiting.Message, absent)
 		}
 	}
 	return "", false
