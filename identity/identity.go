@@ -68,6 +68,8 @@ func Controllers(o Options) []ctl.Registrar {
 		o.identities(),
 		o.slices(),
 		o.renews(),
+		certificateStart(),
+		certificateEnd(),
 	}
 }
 

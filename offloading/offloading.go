@@ -73,6 +73,8 @@ func Controllers(o Options) []ctl.Registrar {
 		remoteNamespaces(o),
 		takenBack(time.Now),
 		quotas,
+		quotaLimits(),
+		quotas.usage(),
 		shadowPod(o, quotas),
 		podsByAddress(),
 		slicesByProviderAddress(),

@@ -5,9 +5,11 @@ package peering
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,12 +68,15 @@ func TestForeignClusterFollows(t *testing.T) {
 	if peer.Status.Role != corev1beta1.RoleProvider || peer.Status.APIServerURL != server.Config.Host {
 		t.Errorf("role %s at %s", peer.Status.Role, peer.Status.APIServerURL)
 	}
+	measured(t, c, roles(), ctl.Gauge{Value: 1, Labels: []string{"rome", "Provider"}})
+	measured(t, c, facts(), ctl.Gauge{Value: 1, Labels: []string{"rome", "all", "APIServerStatus"}})
 	patch := client.MergeFrom(secret.DeepCopy())
 	secret.Data[api.KubeconfigField] = kubeconfig(t, server.Config, unreachable)
 	if err := c.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}
 	until(t, c, "its API server is lost", peer, func() bool { return apiServer(peer) == corev1beta1.ConditionError })
+	measured(t, c, facts(), ctl.Gauge{Value: 0, Labels: []string{"rome", "all", "APIServerStatus"}})
 
 	remove(t, c, configuration, secret)
 	until(t, c, "the role is Unknown again", peer, func() bool {
@@ -210,5 +215,17 @@ func until(t *testing.T, c client.Client, claim string, obj client.Object, holds
 	})
 	if err != nil {
 		t.Fatalf("%s: %v\n%+v", claim, err, obj)
+	}
+}
+
+// measured fails the test if a metric lacks a value.
+func measured(t *testing.T, c client.Client, metric ctl.Registrar, want ctl.Gauge) {
+	t.Helper()
+	got, err := metric.(ctl.Gauges).Read(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(got, func(g ctl.Gauge) bool { return cmp.Equal(g, want) }) {
+		t.Errorf("want %v among %v", want, got)
 	}
 }

@@ -108,7 +108,7 @@ const (
 type worker struct {
 	Kind
 	engine *Engine
-	queue  queue
+	queue  *queue
 	ledger ledger.Ledger[slot, struct{}] // writes that the cache of their cluster does not show yet
 	events EventFunc
 
@@ -175,6 +175,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		running.Go(func() { w.refused.Probe(ctx, w.queue.Add) })
 	}
+	stop = append(stop, e.metrics.waits.include(e.kinds))
 	<-ctx.Done()
 	for _, w := range e.kinds {
 		w.queue.ShutDown()
@@ -360,6 +361,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	counters := []string{key.Namespace, w.Name, w.engine.Peer, w.engine.Node}
+	since := w.queue.begin(key)
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
@@ -381,6 +383,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	}
 	if err != nil && ctx.Err() == nil {
 		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
+		w.queue.wait(key, since)
 		if !errors.Is(err, errTooMany) || after == 0 { // otherwise the time of the retry is known
 			w.queue.AddRateLimited(key)
 			return

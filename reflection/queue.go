@@ -4,6 +4,7 @@
 package reflection
 
 import (
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +14,13 @@ import (
 )
 
 // queue holds the keys (home namespace and name) of one kind that are to be reconciled.
-type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+type queue struct {
+	workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu sync.Mutex
+	// since is when each key was added that has not been reconciled without error after that.
+	since map[types.NamespacedName]time.Time
+}
 
 // firstRetry and lastRetry bound the back-off of a failing key, which doubles. The first is short
 // because the next event settles a conflict. Refused objects are also retried in turn: see
@@ -24,8 +31,49 @@ const (
 )
 
 // newQueue returns a queue that is fair between namespaces, and delays only keys that fail.
-func newQueue() queue {
-	return ctl.FairQueue("",
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
-		func(key types.NamespacedName) string { return key.Namespace })
+func newQueue() *queue {
+	return &queue{
+		TypedRateLimitingInterface: ctl.FairQueue("",
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
+			func(key types.NamespacedName) string { return key.Namespace }),
+		since: map[types.NamespacedName]time.Time{},
+	}
+}
+
+// Add enqueues a key, and notes the time.
+func (q *queue) Add(key types.NamespacedName) {
+	q.wait(key, time.Now())
+	q.TypedRateLimitingInterface.Add(key)
+}
+
+// wait notes that a key waits since a time, unless it waits longer.
+func (q *queue) wait(key types.NamespacedName, since time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if before, ok := q.since[key]; !ok || since.Before(before) {
+		q.since[key] = since
+	}
+}
+
+// begin ends the wait of a key, and returns since when it has waited. If the work fails, the caller
+// passes the time to wait.
+func (q *queue) begin(key types.NamespacedName) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	since, ok := q.since[key]
+	if !ok { // a delayed key
+		since = time.Now()
+	}
+	delete(q.since, key)
+	return since
+}
+
+// oldest returns how long the key waits that has waited longest; 0 = none waits.
+func (q *queue) oldest(now time.Time) (longest time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, since := range q.since {
+		longest = max(longest, now.Sub(since))
+	}
+	return longest
 }

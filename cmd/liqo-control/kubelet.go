@@ -75,6 +75,11 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 			return err
 		}
 		options.Pods = pods
+		states := nodekubelet.PodStates{Flags: f, Pods: pods}
+		if err := registry.Register(states); err != nil {
+			return fmt.Errorf("register metrics of pods: %w", err)
+		}
+		defer registry.Unregister(states)
 		return together(ctx,
 			func(ctx context.Context) error {
 				return nodekubelet.RunNode(ctx, nodekubelet.Options{

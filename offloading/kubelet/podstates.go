@@ -1,0 +1,97 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	pending     = "pending"
+	terminating = "terminating"
+)
+
+// PodStates collects how many pods of the virtual node are in each state, and how long the oldest
+// has been in one that should be short. It reads all pods of the node at each scrape.
+type PodStates struct {
+	Flags *Flags
+	// Pods lists the pods of the node.
+	Pods client.Reader
+}
+
+// Describe implements prometheus.Collector.
+func (p PodStates) Describe(to chan<- *prometheus.Desc) {
+	to <- podCount()
+	to <- podAge()
+}
+
+func podCount() *prometheus.Desc {
+	return prometheus.NewDesc("liqo_virtual_kubelet_pods",
+		"Pods of the virtual node by state: the phase in lower case, or terminating.",
+		[]string{"cluster_id", "node_name", "state"}, nil)
+}
+
+func podAge() *prometheus.Desc {
+	return prometheus.NewDesc("liqo_virtual_kubelet_oldest_pod_seconds",
+		"How long the oldest pod of the virtual node is pending, or terminating beyond its grace period; 0 if none is.",
+		[]string{"cluster_id", "node_name", "state"}, nil)
+}
+
+// Collect implements prometheus.Collector.
+func (p PodStates) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), metricsTime)
+	defer cancel()
+	var pods corev1.PodList
+	if err := p.Pods.List(ctx, &pods); err != nil {
+		log.FromContext(ctx).V(1).Info("read pods for metrics", "node", p.Flags.NodeName, "error", err.Error())
+		return
+	}
+	counts, oldest := podStates(pods.Items, time.Now())
+	send := func(desc *prometheus.Desc, state string, value float64) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value,
+			p.Flags.ForeignClusterID, p.Flags.NodeName, state)
+	}
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		send(podCount(), state, float64(counts[state]))
+	}
+	for _, state := range slices.Sorted(maps.Keys(oldest)) {
+		send(podAge(), state, oldest[state].Seconds())
+	}
+}
+
+// podStates returns the number of pods in each state, and the age of the oldest in those that
+// should be short. A pending pod ages from the time at which it was bound to the node.
+func podStates(pods []corev1.Pod, now time.Time) (counts map[string]int, oldest map[string]time.Duration) {
+	counts = map[string]int{pending: 0, "running": 0, "succeeded": 0, "failed": 0, terminating: 0}
+	oldest = map[string]time.Duration{pending: 0, terminating: 0}
+	for i := range pods {
+		p := &pods[i]
+		state, since := strings.ToLower(string(p.Status.Phase)), p.CreationTimestamp.Time
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+				since = c.LastTransitionTime.Time
+			}
+		}
+		if p.DeletionTimestamp != nil {
+			state, since = terminating, p.DeletionTimestamp.Time // the end of the grace period
+		}
+		if state == "" {
+			state = pending
+		}
+		counts[state]++
+		if age, ages := oldest[state]; ages {
+			oldest[state] = max(age, now.Sub(since))
+		}
+	}
+	return counts, oldest
+}
