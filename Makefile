@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture check test test-unit test-stories test-applications test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -94,6 +94,10 @@ test-applications: testbed-build image ## real programs on real clusters, like P
 	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -v -run '^TestApplications$$' -pair applications
 
+test-metrics: testbed-build image ## dashboards and alerts, with Prometheus on real clusters; the first run compiles it
+	$$(dirname $$(go run ./testbed/applications prometheus))/promtool test rules deploy/testdata/alerts.yaml
+	$(STORIES) -v -run '^TestMetrics$$' -pair metrics
+
 test-kernel: ## WireGuard of the kernel, on a kernel that has it, in an emulated machine; minutes
 	testbed/vm/run
 
@@ -122,6 +126,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
 	$(STORIES) -v -run '^TestRelease$$' -pair release -load=false
 	$(STORIES) -run '^TestFlux$$' -pair flux
+	$(MAKE) test-metrics
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz

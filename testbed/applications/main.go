@@ -1,8 +1,8 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command applications builds the images of the real programs that 'make test-applications' runs, and prints the
-// archives. Programs come from Go modules, whose go.mod lies in a folder beside it, and from Debian packages, which
+// Command applications builds the images of the real programs that 'make test-applications' runs, or those of the
+// modules in its arguments, and prints the archives. Programs come from Go modules, whose go.mod lies in a folder beside it, and from Debian packages, which
 // are unpacked and not installed. All is kept in the testbed's cache.
 package main
 
@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/liqo-go/liqo/testbed/image"
@@ -64,6 +65,9 @@ func main() {
 		log.Fatal(err)
 	}
 	for _, a := range apps() {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], a.module) {
+			continue
+		}
 		archive, err := a.build(filepath.Join(cache, "liqo-testbed", "applications"))
 		if err != nil {
 			log.Fatalf("build %s: %v", a.name, err)
