@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,8 @@ type Gauges struct {
 	// Name and Help are those of the metric, Labels the names of its labels.
 	Name, Help string
 	Labels     []string
-	// Read returns all values. After an error the metric is missing in the scrape.
+	// Read returns all values; of several with equal labels the first counts. After an error the
+	// metric is missing in the scrape.
 	Read func(ctx context.Context, r client.Reader) ([]Gauge, error)
 }
 
@@ -71,7 +73,13 @@ func (g gauges) Collect(to chan<- prometheus.Metric) {
 		log.FromContext(ctx).V(1).Info("read metric", "metric", g.Name, "error", err.Error())
 		return
 	}
+	seen := map[string]bool{} // a duplicate would fail the whole scrape, and peers choose some names
 	for _, v := range values {
+		key := strings.Join(v.Labels, "\xff")
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
 		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v.Value, v.Labels...)
 	}
 }
