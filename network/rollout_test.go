@@ -51,7 +51,8 @@ spec:
             args: [--mode=client, --name=milan, --namespace=liqo-tenant-milan, --remote-cluster-id=milan, --endpoint-address=172.31.20.11, --endpoint-ports=30001]
 `
 
-// TestGatewaysFollowTheFabric: a change of a gateway is carried out when the fabric has been rolled out.
+// TestGatewaysFollowTheFabric: a change of a gateway, as to another template, is carried out when the
+// fabric has been rolled out.
 func TestGatewaysFollowTheFabric(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
@@ -95,6 +96,9 @@ func TestGatewaysFollowTheFabric(t *testing.T) {
 	expect(true, 1)
 	g, _ := gateway()
 	g.Spec.Deployment.Spec.Replicas = ptr.To[int32](2)
+	// As of another template. The Deployment keeps its selector, and its new pods have both labels.
+	g.Spec.Deployment.Spec.Selector.MatchLabels = map[string]string{"c": "d"}
+	g.Spec.Deployment.Spec.Template.Labels = map[string]string{"c": "d"}
 	must(t, c.Update(t.Context(), &g))
 	eventually(t, func() error { // the change was considered
 		g, _ := gateway()

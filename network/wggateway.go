@@ -134,6 +134,10 @@ func (o Options) wgInput(ctx context.Context, r ctl.Reader, root client.Object,
 		return in, err
 	}
 	in.Pods = pods.Items
+	deployment := client.ObjectKey{Namespace: root.GetNamespace(), Name: api.GatewayResourceName(root.GetName())}
+	if in.Deployment, err = ctl.Optional(ctx, r, deployment, &appsv1.Deployment{}); err != nil {
+		return in, err
+	}
 	fabric := client.ObjectKey{Namespace: o.LiqoNamespace, Name: api.FabricName}
 	if in.Fabric, err = ctl.Optional(ctx, r, fabric, &appsv1.DaemonSet{}); err != nil {
 		return in, err

@@ -52,6 +52,8 @@ type WgGatewayInput struct {
 	NewKey []byte
 	// Pods are the pods of the gateway.
 	Pods []corev1.Pod
+	// Deployment is the gateway's current Deployment; nil when absent.
+	Deployment *appsv1.Deployment
 	// Fabric is the DaemonSet of the nodes' network; nil when absent.
 	Fabric *appsv1.DaemonSet
 	// Image replaces the gateway container's image if the template was written for three containers
@@ -340,7 +342,12 @@ func (w wgGateway) workload(public []byte) (*appsv1.Deployment, adaptation, erro
 	pod.Annotations = labels.Merge(pod.Annotations, map[string]string{
 		annotationPublicKey: base64.StdEncoding.EncodeToString(public),
 	})
-	if spec.Selector == nil {
+	switch {
+	case w.Deployment != nil && w.Deployment.Spec.Selector != nil:
+		// A selector never changes, and another template may have another one.
+		spec.Selector = w.Deployment.Spec.Selector
+		pod.Labels = labels.Merge(pod.Labels, spec.Selector.MatchLabels)
+	case spec.Selector == nil:
 		spec.Selector = &metav1.LabelSelector{MatchLabels: w.labels(nil)}
 	}
 	pod.Spec.ServiceAccountName = w.root.GetName()
