@@ -167,6 +167,19 @@ func (s *script) newNonce(c *cluster, peer string) error {
 	return nil
 }
 
+// deleteNonce deletes the nonce, so that nobody can sign it any more.
+func deleteNonce(o *single) work {
+	o.needPeer("Cluster ID of the consumer")
+	return func(s *script, c *cluster) error {
+		object := nonce(c.tenant, o.peer)
+		if found, err := c.remove(s.ctx, object); err != nil || !found {
+			return cmp.Or(err, fmt.Errorf("%s not found", c.nameOf(object)))
+		}
+		s.info(noCluster, "Nonce deleted")
+		return nil
+	}
+}
+
 func createResourceSlice(o *single) work {
 	o.labelArgument()
 	var q quantities

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -29,8 +31,11 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 					return err
 				}
 			}
-			if node, ok := object.(*offv1beta1.VirtualNode); ok {
-				if err := s.confirmNodeLoss(c, node); err != nil {
+			if goes := nodesOf(object); goes != nil {
+				err := s.confirmNodes(c, "delete", func(r *placement) {
+					r.nodes.Items = slices.DeleteFunc(r.nodes.Items, goes)
+				})
+				if err != nil {
 					return err
 				}
 			}
@@ -51,13 +56,20 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 	}
 }
 
-// confirmNodeLoss asks before volumes are lost because this node is the only one that extends a
-// namespace to their provider.
-func (s *script) confirmNodeLoss(c *cluster, node *offv1beta1.VirtualNode) error {
-	return s.confirmNodes(c, "delete", func(r *placement) {
-		r.nodes.Items = slices.DeleteFunc(r.nodes.Items,
-			func(n offv1beta1.VirtualNode) bool { return n.Namespace == node.Namespace && n.Name == node.Name })
-	})
+// nodesOf returns which virtual nodes go with an object; nil = no object of its kind takes one away.
+// Volumes are lost where such a node is the only one that extends a namespace to their provider.
+func nodesOf(object client.Object) (goes func(offv1beta1.VirtualNode) bool) {
+	switch object.(type) {
+	case *offv1beta1.VirtualNode:
+		return func(n offv1beta1.VirtualNode) bool {
+			return n.Namespace == object.GetNamespace() && n.Name == object.GetName()
+		}
+	case *authv1beta1.ResourceSlice:
+		return func(n offv1beta1.VirtualNode) bool {
+			return n.Namespace == object.GetNamespace() && n.Labels[api.LabelResourceSliceName] == object.GetName()
+		}
+	}
+	return nil
 }
 
 // confirmNodeChange asks before volumes are lost because a namespace no longer selects the node as

@@ -6,6 +6,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
@@ -50,6 +51,7 @@ func kindsOfObjects() []kind {
 		}},
 		{"nonce", nil, map[string]subcommand{
 			"create": {"", "Create the challenge a consumer must sign", createNonce},
+			"delete": {"", "Delete the challenge of a consumer", deleteNonce},
 			"get":    {"", "Print the nonce a consumer must sign", getNonce},
 		}},
 		{"peering-user", nil, map[string]subcommand{
@@ -64,6 +66,8 @@ func kindsOfObjects() []kind {
 		}},
 		{"resourceslice", []string{"rs", "resourceslices"}, map[string]subcommand{
 			"create": {"NAME", "Ask a provider for resources", createResourceSlice},
+			"delete": {"NAME", "Give resources of a provider back, with the virtual nodes made from them",
+				deleteObject(&authv1beta1.ResourceSlice{}, "ResourceSlice")},
 		}},
 		{"tenant", []string{"tenants"}, map[string]subcommand{
 			"generate": {"", "Sign the provider's nonce and print the Tenant for the provider", generateTenant},
