@@ -265,7 +265,7 @@ func recordCalls(cmd *cobra.Command, reached **cobra.Command) {
 func hasOwnAction(cmd *cobra.Command) bool { return cmd.Name() == "info" || cmd.Name() == "install" }
 
 // builtin holds the kinds of Kubernetes that the documents mention.
-var builtin = strings.Fields("csr deployment endpointslices events ingress namespace node nodes pods pv pvc secret service statefulset")
+var builtin = strings.Fields("configmap csr deployment endpointslices events ingress namespace node nodes pods pv pvc secret service statefulset")
 
 // TestDocsKinds: the kinds in kubectl commands exist, by the names of the
 // CustomResourceDefinitions.
@@ -301,7 +301,8 @@ func TestDocsKinds(t *testing.T) {
 }
 
 // TestDocsManifests: every manifest has only fields of its kind, and an API server accepts it.
-// Other YAML is chart values, whose keys the chart has.
+// Other YAML is chart values, whose keys the chart has. Configuration of other programs is in blocks
+// of "yml".
 func TestDocsManifests(t *testing.T) {
 	t.Parallel()
 	decoder := serializer.NewCodecFactory(scheme.New(), serializer.EnableStrict).UniversalDeserializer()

@@ -103,7 +103,7 @@ func runPrometheus(t *testing.T) {
 func scrapeConfig(t *testing.T) string {
 	t.Helper()
 	config := ""
-	for _, part := range regexp.MustCompile("(?s)```yaml\n(.+?)```\n").FindAllStringSubmatch(readFile(t, "docs/monitoring.md"), -1) {
+	for _, part := range regexp.MustCompile("(?s)```yml\n(.+?)```\n").FindAllStringSubmatch(readFile(t, "docs/monitoring.md"), -1) {
 		config += part[1]
 	}
 	if !strings.Contains(config, " 30s") || !strings.Contains(config, "metric_relabel_configs:") {
