@@ -189,7 +189,7 @@ func allowed(from, to string) bool {
 
 // pure tells whether a package decides and never acts.
 func pure(p string) bool {
-	return strings.HasSuffix(p, "/plan") || strings.HasSuffix(p, "/translate")
+	return p == "bundle" || strings.HasSuffix(p, "/plan") || strings.HasSuffix(p, "/translate")
 }
 
 func top(p string) string {

@@ -1,0 +1,167 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+var (
+	// size matches what replaces the value of a key, so that redacting it again changes nothing.
+	size = regexp.MustCompile(`^\d+ B$`)
+	// keptAnnotations matches the domains of annotations that Liqo, Kubernetes and Helm write.
+	keptAnnotations = regexp.MustCompile(`(^|\.)(liqo\.io|kubernetes\.io|k8s\.io|helm\.sh)/`)
+	// containerFields are the fields of users' containers that stay.
+	containerFields = []string{"name", "image", "imagePullPolicy", "ports", "resources", "restartPolicy",
+		"securityContext", "volumeDevices", "volumeMounts"}
+)
+
+// Object returns a copy of an object in its JSON form without what may be secret:
+//   - of Secrets, and of ConfigMaps except that with the cluster ID, the values: a key stays with the value's size
+//   - annotations of others than Liqo, Kubernetes and Helm, the last applied configuration, and managed fields
+//   - values of environment variables, and text fields whose name is that of a credential
+//   - unless own is set, as for Liqo's own pods, all of a container that can hold a secret, such as its command
+//
+// All other texts are redacted by Text. Decoded into its type, the copy keeps all other fields. Redacting it again
+// changes nothing.
+func Object(object map[string]any, own bool) map[string]any {
+	kind, _ := object["kind"].(string)
+	out := redactor{own: own && kind != "ShadowPod"}.fields(object)
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		// Names are no credentials, and some have the form of one: an Event's ends in a number.
+		redacted := out["metadata"].(map[string]any)
+		for _, key := range []string{"name", "namespace", "uid"} {
+			if name, ok := metadata[key]; ok {
+				redacted[key] = name
+			}
+		}
+		if kind == "ConfigMap" && metadata["name"] == api.ClusterIDConfigMap {
+			return out
+		}
+	}
+	switch kind {
+	case "Secret":
+		hideValues(object, out, "stringData")
+	case "ConfigMap":
+		hideValues(object, out, "data")
+	}
+	return out
+}
+
+// hideValues replaces the values of a Secret's or ConfigMap's keys by their sizes, in the field into, which holds
+// texts.
+func hideValues(object, out map[string]any, into string) {
+	sizes := map[string]any{}
+	for _, field := range []string{"data", "binaryData", "stringData"} {
+		delete(out, field)
+		values, _ := object[field].(map[string]any)
+		for key, value := range values {
+			text, _ := value.(string)
+			plain := field == into
+			if plain && size.MatchString(text) {
+				sizes[key] = text
+				continue
+			}
+			n := len(text)
+			if !plain {
+				n = base64.StdEncoding.DecodedLen(n) - strings.Count(text, "=")
+			}
+			sizes[key] = fmt.Sprintf("%d B", n)
+		}
+	}
+	if len(sizes) > 0 {
+		out[into] = sizes
+	}
+}
+
+// redactor redacts the fields of one object.
+type redactor struct{ own bool }
+
+func (r redactor) fields(object map[string]any) map[string]any {
+	out := make(map[string]any, len(object))
+	for key, value := range object {
+		text, isText := value.(string)
+		switch {
+		case key == "managedFields", key == "signature": // a Tenant's signature of the provider's nonce
+		case key == "annotations":
+			out[key] = r.annotations(value)
+		case key == "publicKey" && encodedKey.MatchString(text):
+			out[key] = text
+		case isText && text != "" && (isCredential(key) || strings.EqualFold(key, "kubeconfig")):
+			out[key] = hidden
+		case key == "env":
+			out[key] = r.each(value, hideVariable)
+		case !r.own && slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key):
+			out[key] = r.each(value, trimContainer)
+		default:
+			out[key] = r.value(value)
+		}
+	}
+	return out
+}
+
+func (r redactor) value(value any) any {
+	switch value := value.(type) {
+	case string:
+		return string(Text([]byte(value)))
+	case map[string]any:
+		return r.fields(value)
+	case []any:
+		return r.each(value, func(map[string]any) {})
+	}
+	return value
+}
+
+// each redacts the items of a list, and then changes those that are objects.
+func (r redactor) each(list any, change func(map[string]any)) any {
+	items, ok := list.([]any)
+	if !ok {
+		return r.value(list)
+	}
+	out := make([]any, len(items))
+	for i, item := range items {
+		out[i] = r.value(item)
+		if object, ok := out[i].(map[string]any); ok {
+			change(object)
+		}
+	}
+	return out
+}
+
+// hideVariable replaces the value of an environment variable.
+func hideVariable(variable map[string]any) {
+	if value, ok := variable["value"].(string); ok && value != "" {
+		variable["value"] = hidden
+	}
+}
+
+func trimContainer(container map[string]any) {
+	for key := range container {
+		if !slices.Contains(containerFields, key) {
+			delete(container, key)
+		}
+	}
+}
+
+func (r redactor) annotations(value any) any {
+	annotations, ok := value.(map[string]any)
+	if !ok {
+		return r.value(value)
+	}
+	out := map[string]any{}
+	for key, value := range annotations {
+		if keptAnnotations.MatchString(key) && key != corev1.LastAppliedConfigAnnotation {
+			out[key] = r.value(value)
+		}
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Bounds of what Read takes. They are far above what Write writes by default, and what a small file can decompress to
+// stays far below the memory of a workstation.
+const (
+	maxContent = 256 << 20 // bytes, uncompressed
+	maxObjects = 64 << 20  // bytes of objects, which need a multiple of that when they are decoded
+	maxFiles   = 20000
+)
+
+// Bundle is an archive that was read.
+type Bundle struct {
+	Index Index
+	files map[string][]byte
+}
+
+// Read reads an archive. The archive may come from a stranger: Read touches no file system, refuses names outside the
+// archive's folder, names that occur twice, anything that is no regular file, and what exceeds its bounds.
+func Read(r io.Reader) (*Bundle, error) {
+	compressed, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("read the archive: %w", err)
+	}
+	out := &Bundle{files: map[string][]byte{}}
+	sum, objects := int64(0), int64(0)
+	for archive := tar.NewReader(io.LimitReader(compressed, maxContent)); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the archive: %w", err)
+		}
+		name, ok := strings.CutPrefix(header.Name, folder)
+		if !ok || header.Typeflag != tar.TypeReg || path.Clean(header.Name) != header.Name {
+			return nil, fmt.Errorf("the archive holds %.100q, which 'liqoctl gather' does not write", header.Name)
+		}
+		if _, twice := out.files[name]; twice || len(out.files) == maxFiles {
+			return nil, fmt.Errorf("the archive holds %.100q twice, or more than %d files", header.Name, maxFiles)
+		}
+		if isObjects(name) {
+			objects += header.Size
+		}
+		// The sizes of headers count: files with holes take no room in the archive.
+		if sum += header.Size; sum > maxContent || objects > maxObjects {
+			return nil, fmt.Errorf("the archive holds more than %d bytes, or %d of objects", maxContent, maxObjects)
+		}
+		if out.files[name], err = io.ReadAll(archive); err != nil {
+			return nil, fmt.Errorf("read %.100q of the archive: %w", header.Name, err)
+		}
+	}
+	if err := json.Unmarshal(out.files[indexFile], &out.Index); err != nil {
+		return nil, fmt.Errorf("read %s of the archive: %w", indexFile, err)
+	}
+	if out.Index.Format != format {
+		return nil, fmt.Errorf("the archive has format %d, and this liqoctl knows %d", out.Index.Format, format)
+	}
+	return out, nil
+}
+
+// isObjects reports whether a file is a list of objects.
+func isObjects(name string) bool {
+	ok, _ := path.Match("*/objects/*.json", name) // the pattern is valid
+	return ok
+}
+
+// Files returns the paths of all files below a folder such as "local/logs", in order.
+func (b *Bundle) Files(below string) []string {
+	var out []string
+	for name := range b.files {
+		if strings.HasPrefix(name, below+"/") {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Text returns the content of a file; nil if the archive has no such file.
+func (b *Bundle) Text(name string) []byte { return b.files[name] }
+
+// Objects decodes the objects of one resource of a cluster, such as "pods" of "local", into a list of their type, such
+// as *corev1.PodList. Fields of the list stay as they are if the archive has no such objects. Values of Secrets are in
+// StringData: their sizes.
+func (b *Bundle) Objects(cluster, resource string, into any) error {
+	text, ok := b.files[cluster+"/objects/"+resource+".json"]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("decode %s of the %s cluster: %w", resource, cluster, err)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// hidden replaces what is redacted. It is shorter than all that it replaces.
+	hidden = "***"
+	// maxEncodings bounds how often base64 within base64 is decoded: a Secret within a kubeconfig within an
+	// annotation has two.
+	maxEncodings = 3
+	// minEncoded is the length of the shortest base64 that is decoded, and minText that of the shortest text within it
+	// that is searched, in bytes.
+	minEncoded, minText = 40, 16
+	// maxPasses bounds how often a text is redacted again because a replacement formed a new match.
+	maxPasses = 8
+	// maxName is the length of the longest name of a credential, in bytes.
+	maxName = 24
+)
+
+// forms are the forms of credentials and what replaces them. Each begins with a literal, which keeps the search fast.
+var forms = []struct {
+	of   *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?` +
+		`(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`), hidden},
+	// JSON Web Tokens, such as those of service accounts: base64 of `{"`.
+	{regexp.MustCompile(`eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?`), hidden},
+	// Tokens in headers. The shortest is longer than the words that follow "bearer" in prose.
+	{regexp.MustCompile(`earer(\s+)[\w.~+/=-]{16,}`), "earer${1}" + hidden},
+	{regexp.MustCompile(`://[^\s/@:]+:[^\s/@]+@`), "://" + hidden + "@"}, // name and password in a URL
+	{regexp.MustCompile(`AKIA[A-Z0-9]{16}`), hidden},                     // access keys of AWS
+	{regexp.MustCompile(`ASIA[A-Z0-9]{16}`), hidden},
+	{regexp.MustCompile(`gh[pousr]_\w{20,}`), hidden}, // tokens of GitHub
+}
+
+var (
+	keyEnd = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
+	// named matches the value behind the name of a credential. Its quotes can be escaped.
+	named = regexp.MustCompile(`^\s*(\\*"(?:[^"\\]|\\.)*"?|'[^']*'?|(?:(?i:bearer|basic)\s+)?[^\s"',;&})\]]{3,})`)
+	// encodedKey matches the keys of WireGuard: 32 bytes in base64.
+	encodedKey = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
+	// credentials are the ends of names of credentials, in lower case and without what separates words.
+	credentials = []string{"password", "passwd", "passphrase", "token", "authorization", "privatekey", "presharedkey",
+		"apikey", "accesskey", "accesskeyid", "secretkey", "clientsecret", "keydata"}
+)
+
+// Text returns a text without credentials: private keys, tokens, passwords, and base64 with any of these. A key of
+// WireGuard, which can be a public or a private one, becomes the beginning of its SHA-256 sum, so that keys can be
+// compared. The result is never longer than the text, and redacting it again changes nothing. Text cannot know a
+// secret of no known form and without a name; Object therefore leaves out whole fields.
+func Text(text []byte) []byte {
+	for range maxPasses {
+		before := text
+		for _, form := range forms {
+			text = form.of.ReplaceAll(text, []byte(form.with))
+		}
+		if ends := keyEnd.FindAllIndex(text, -1); len(ends) > 0 { // a log can begin within a key
+			text = append([]byte(hidden), text[ends[len(ends)-1][1]:]...)
+		}
+		text = replace(text, nextNamed)
+		text = replace(text, nextBootstrapToken)
+		text = replace(text, nextEncoded)
+		if bytes.Equal(before, text) {
+			break
+		}
+	}
+	return text
+}
+
+// match is a part of a text to be replaced.
+type match struct {
+	from, to int
+	with     string
+}
+
+// replace returns a text with all matches replaced. next returns the first match; ok is false if there is none.
+func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
+	var out []byte
+	for {
+		m, ok := next(text)
+		if !ok {
+			break
+		}
+		out = append(append(out, text[:m.from]...), m.with...)
+		text = text[m.to:]
+	}
+	if out == nil {
+		return text
+	}
+	return append(out, text...)
+}
+
+// nextNamed finds a value behind the name of a credential, as in command lines, headers, JSON, YAML and configurations
+// of WireGuard. Values shorter than the replacement, such as "", stay.
+func nextNamed(text []byte) (m match, ok bool) {
+	for at := 0; ; {
+		i := bytes.IndexAny(text[at:], ":=")
+		if i < 0 {
+			return m, false
+		}
+		at += i + 1
+		if !isCredential(string(text[max(0, at-1-2*maxName) : at-1])) {
+			continue
+		}
+		if value := named.FindSubmatchIndex(text[at:]); value != nil && value[3]-value[2] >= len(hidden) {
+			return match{at + value[2], at + value[3], hidden}, true
+		}
+	}
+}
+
+// isCredential reports whether a name, of which only the end counts, is that of a credential.
+func isCredential(name string) bool {
+	name = strings.TrimRight(name, " \t\\\"'")
+	name = strings.Map(letterOfName, name[max(0, len(name)-maxName):])
+	return slices.ContainsFunc(credentials, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// letterOfName returns a letter of a name in lower case, and drops what separates its words.
+func letterOfName(r rune) rune {
+	switch {
+	case r == '-', r == '_', r == ' ':
+		return -1
+	case r >= 'A' && r <= 'Z':
+		return r + 'a' - 'A'
+	}
+	return r
+}
+
+// nextBootstrapToken finds a token of kubeadm: 6 characters, a dot and 16 characters.
+func nextBootstrapToken(text []byte) (m match, ok bool) {
+	const before, after = 6, 16
+	for at := 0; ; at++ {
+		i := bytes.IndexByte(text[at:], '.')
+		if i < 0 {
+			return m, false
+		}
+		at += i
+		from, to := at-before, at+1+after
+		if from >= 0 && to <= len(text) && countEnd(text[:at], isTokenByte) == before &&
+			countBegin(text[at+1:], isTokenByte) == after {
+			return match{from, to, hidden}, true
+		}
+	}
+}
+
+func isTokenByte(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' }
+
+// countBegin returns how many bytes at the beginning of a text are of a class; countEnd, at its end.
+func countBegin(text []byte, of func(byte) bool) (n int) {
+	for n < len(text) && of(text[n]) {
+		n++
+	}
+	return n
+}
+
+func countEnd(text []byte, of func(byte) bool) (n int) {
+	for n < len(text) && of(text[len(text)-1-n]) {
+		n++
+	}
+	return n
+}
+
+// nextEncoded finds base64 that is a key, or whose content has credentials.
+func nextEncoded(text []byte) (m match, ok bool) {
+	for at := 0; at < len(text); at++ {
+		n := countBegin(text[at:], isDigit)
+		if n < minEncoded {
+			at += n
+			continue
+		}
+		to := at + n
+		to += countBegin(text[to:min(to+2, len(text))], func(b byte) bool { return b == '=' })
+		run := text[at:to]
+		switch {
+		case encodedKey.Match(run):
+			return match{at, to, fmt.Sprintf("key-%.6x", sha256.Sum256(run))}, true
+		case encodes(run[:n], maxEncodings):
+			return match{at, to, hidden}, true
+		}
+		at = to
+	}
+	return m, false
+}
+
+// isDigit reports whether a byte is a digit of base64, of the standard's or of URLs' alphabet.
+func isDigit(b byte) bool {
+	return isTokenByte(b) || b >= 'A' && b <= 'Z' || b == '+' || b == '/' || b == '-' || b == '_'
+}
+
+// encodes reports whether a run of base64 has a key or credentials as its content. The run can begin in front of the
+// base64, as in a path, so all four alignments are decoded.
+func encodes(digits []byte, encodings int) bool {
+	digits = bytes.Map(standardDigit, digits)
+	content := make([]byte, base64.RawStdEncoding.DecodedLen(len(digits)))
+	for offset := range 4 {
+		n, _ := base64.RawStdEncoding.Decode(content, digits[offset:]) // up to what is not base64
+		if encodedKey.Match(bytes.TrimSpace(content[:n])) {
+			return true
+		}
+		for _, text := range bytes.FieldsFunc(content[:n], isControl) {
+			if len(text) >= minText && hasCredentials(text, encodings-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isControl reports whether a rune does not occur in texts with credentials. Nearly all of the bytes that the wrong
+// alignment gives are such, or lie between them.
+func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r > '~' }
+
+// standardDigit returns the digit of the standard's base64 for one of that in URLs.
+func standardDigit(digit rune) rune {
+	switch digit {
+	case '-':
+		return '+'
+	case '_':
+		return '/'
+	}
+	return digit
+}
+
+// hasCredentials reports whether there is something in a text that Text replaces, except a key without a name: the last
+// line of a certificate can have its form.
+func hasCredentials(text []byte, encodings int) bool {
+	for _, form := range forms {
+		if form.of.Match(text) {
+			return true
+		}
+	}
+	if _, ok := nextNamed(text); ok || keyEnd.Match(text) {
+		return true
+	}
+	for at := 0; encodings > 0 && at < len(text); at++ {
+		n := countBegin(text[at:], isDigit)
+		if n >= minEncoded && encodes(text[at:at+n], encodings) {
+			return true
+		}
+		at += n
+	}
+	return false
+}
