@@ -62,6 +62,9 @@ func TestRemedies(t *testing.T) {
 			if remote != "" {
 				args = append(args, "--"+remote, "$DIR/"+c.remote)
 			}
+			if cmd.Name() == "gather" {
+				args = append(args, "--output", "$DIR/report.tar.gz")
+			}
 			text := s.liqoctl(t, slices.Clone(args))
 			named := flagNamed.FindAllStringSubmatch(quoted.ReplaceAllString(text, ""), -1)
 			if !strings.Contains(text, c.says) || len(named) == 0 {
