@@ -10,5 +10,6 @@
 // Start reading at Root in root.go, then peer.go. connect.go connects to the clusters of a verb.
 // script.go runs its steps concurrently and prints their lines in order. cluster.go sends requests,
 // await.go waits for objects, and explain.go returns why a wait timed out. kinds.go lists what
-// create, generate, get and delete work on; peerobjects.go reads what info peer prints.
+// create, generate, get and delete work on; peerobjects.go reads what info peer prints. gather.go
+// fills the archive that package bundle describes.
 package cli

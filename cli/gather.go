@@ -93,12 +93,17 @@ func (e *env) gather(cmd *cobra.Command, o *gatherOptions) (err error) {
 	if o.file == "" {
 		o.file = "liqo-gather-" + index.Time.UTC().Format("20060102-150405") + ".tar.gz"
 	}
-	if err := g.run(g.steps(clusters)...); err != nil {
-		return err
-	}
-	size, err := writeBundle(o.file, index, clusters)
+	// A file that is there is kept, and one that others may read is not used.
+	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return hint(fmt.Errorf("write the archive: %w", err), "name another file with --output")
+	}
+	size := ""
+	if err = g.run(g.steps(clusters)...); err == nil {
+		size, err = writeBundle(file, index, clusters)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(o.file))
 	}
 	for _, c := range clusters {
 		if n := len(c.part.Missing); n > 0 {
@@ -192,18 +197,8 @@ func (g *gathering) steps(clusters []*contribution) []step {
 	return out
 }
 
-// writeBundle writes the archive to a file that only the user may read, and returns its sizes as a text. It removes a
-// file that it could not write whole.
-func writeBundle(name string, index bundle.Index, clusters []*contribution) (size string, err error) {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return "", fmt.Errorf("write the archive: %w", err)
-	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			err = errors.Join(err, os.Remove(name))
-		}
-	}()
+// writeBundle writes the archive to a file and returns its sizes as a text.
+func writeBundle(file *os.File, index bundle.Index, clusters []*contribution) (size string, err error) {
 	var parts []*bundle.Part
 	for _, c := range clusters {
 		parts = append(parts, c.part)

@@ -211,8 +211,12 @@ func TestGatherWithLessRights(t *testing.T) {
 			t.Errorf("%s is not missing:\n%s", missing, b.Text(bundle.Readme))
 		}
 	}
-	said = s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome --timeout 1ns -o $DIR/report.tar.gz"))
+	said = s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome --timeout 1ns -o $DIR/late.tar.gz"))
 	if !strings.Contains(said, " INFO   Archive written") || !strings.Contains(said, "things could not be gathered") {
+		t.Error(said)
+	}
+	said = s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome -o $DIR/late.tar.gz"))
+	if !strings.Contains(said, "file exists; name another file with --output\n[1]") {
 		t.Error(said)
 	}
 }

@@ -105,7 +105,11 @@ func (c *contribution) gatherRules(ctx context.Context) int {
 			for _, what := range []string{"desired", "observed", "diff"} {
 				all = append(all, fetch{bundle.Path("rules", pod.Namespace, pod.Name, what+".txt"),
 					func(ctx context.Context) ([]byte, error) {
-						return c.exec(ctx, pod.Namespace, pod.Name, "liqo", role, "show", what)
+						text, err := c.exec(ctx, pod.Namespace, pod.Name, "liqo", role, "show", what)
+						if err == nil && len(text) == 0 {
+							return []byte("nothing\n"), nil // as diff prints mostly
+						}
+						return text, err
 					}})
 			}
 		}
