@@ -89,6 +89,7 @@ func TestPeered(t *testing.T) {
 		{"routes of users act", usersRoutesAct},
 		{"an external host is reached", externalHostIsReached},
 		{"rules can be printed and are as desired", rulesAsDesired},
+		{"a report is gathered without secrets", reportIsGathered},
 		{"nothing is written while nothing changes", nothingIsWritten},
 		{"a namespace is offloaded", offloadNamespace},
 		{"examples do what their pages say", examples},
