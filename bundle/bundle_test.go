@@ -38,6 +38,9 @@ func written(t *testing.T) []byte {
 	p := bundle.NewPart("local", []string{"liqo"}, 1<<20)
 	p.ID, p.Liqo, p.Namespace, p.Kubernetes = "rome", "v1", "liqo", "v1.34.0"
 	p.AddObjects("pods", []unstructured.Unstructured{pod("b"), pod("a")})
+	p.AddObjects("foreignclusters.core.liqo.io", []unstructured.Unstructured{{Object: map[string]any{"apiVersion": "core.liqo.io/v1beta1",
+		"kind": "ForeignCluster", "metadata": map[string]any{"name": "milan"}, "status": map[string]any{"modules": map[string]any{
+			"networking": map[string]any{"enabled": true, "conditions": []any{map[string]any{"type": "NetworkConnectionStatus", "status": "Established"}}}}}}}})
 	p.AddObjects("secrets", []unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"name": "s", "namespace": "liqo"}, "data": map[string]any{"token": "c2VjcmV0"}}}})
 	p.AddObjects("events", []unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "Event",
@@ -64,7 +67,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"local/conditions.txt", "local/events.txt", "local/logs/liqo/a/.._c.log", "local/objects/events.json",
-		"local/objects/pods.json", "local/objects/secrets.json"}
+		"local/objects/foreignclusters.core.liqo.io.json", "local/objects/pods.json", "local/objects/secrets.json"}
 	if diff := cmp.Diff(want, b.Files("local")); diff != "" {
 		t.Errorf("files: %s", diff)
 	}
@@ -95,6 +98,7 @@ pod  liqo/b  Ready=False  ContainersNotReady  wait\x1b[31m
 
 pod  liqo/a  PodScheduled=True
 pod  liqo/b  PodScheduled=True
+foreigncluster  milan  NetworkConnectionStatus=Established
 `,
 	} {
 		if diff := cmp.Diff(want, string(b.Text(name))); diff != "" {

@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// MaxBound is the largest bound of all parts of an archive together, in bytes, with which Read reads the archive.
+const MaxBound = maxContent - 16<<20 // the index and the page on top need the rest
+
 // Bounds of what Read takes. They are far above what Write writes by default, and what a small file can decompress to
 // stays far below the memory of a workstation.
 const (

@@ -6,6 +6,7 @@ package bundle
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,9 +20,7 @@ import (
 func conditions(objects []map[string]any) string {
 	var unmet, met strings.Builder
 	for _, object := range objects {
-		list, _, _ := unstructured.NestedSlice(object, "status", "conditions")
-		for _, item := range list {
-			condition, _ := item.(map[string]any)
+		for _, condition := range conditionsIn(object["status"]) {
 			into := &met
 			if !isMet(textAt(condition, "type"), textAt(condition, "status")) {
 				into = &unmet
@@ -32,6 +31,25 @@ func conditions(objects []map[string]any) string {
 		}
 	}
 	return unmet.String() + "\n" + met.String()
+}
+
+// conditionsIn returns what has the form of a condition in a status, in order. A ForeignCluster has conditions of each
+// module, and a NamespaceOffloading of each provider.
+func conditionsIn(status any) (out []map[string]any) {
+	switch status := status.(type) {
+	case map[string]any:
+		if textAt(status, "type") != "" && textAt(status, "status") != "" {
+			return []map[string]any{status}
+		}
+		for _, key := range slices.Sorted(maps.Keys(status)) {
+			out = append(out, conditionsIn(status[key])...)
+		}
+	case []any:
+		for _, item := range status {
+			out = append(out, conditionsIn(item)...)
+		}
+	}
+	return out
 }
 
 // isMet reports whether a condition says that all is well.
