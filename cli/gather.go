@@ -46,7 +46,7 @@ func (e *env) gatherCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.gather(cmd, o) }}
 	o.pair = addPairFlags(cmd, gatherTimeout)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "output", "o", "", "File to write (default: liqo-gather-<time>.tar.gz)")
+	flags.StringVarP(&o.file, "output-file", "o", "", "File to write (default: liqo-gather-<time>.tar.gz)")
 	flags.Var(&o.size, "max-size", "Size of the archive's content at most, uncompressed")
 	return cmd
 }
@@ -74,6 +74,9 @@ type contribution struct {
 }
 
 func (e *env) gather(cmd *cobra.Command, o *gatherOptions) (err error) {
+	if bound := o.size.Value(); bound <= 0 || bound > bundle.MaxBound {
+		return fmt.Errorf("--max-size: use at most %s", megabytes(bundle.MaxBound))
+	}
 	timeout, err := cmd.Flags().GetDuration("timeout")
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (e *env) gather(cmd *cobra.Command, o *gatherOptions) (err error) {
 	// A file that is there is kept, and one that others may read is not used.
 	file, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return hint(fmt.Errorf("write the archive: %w", err), "name another file with --output")
+		return hint(fmt.Errorf("write the archive: %w", err), "name another file with --output-file")
 	}
 	size := ""
 	if err = g.run(g.steps(clusters)...); err == nil {
@@ -107,7 +110,7 @@ func (e *env) gather(cmd *cobra.Command, o *gatherOptions) (err error) {
 	}
 	for _, c := range clusters {
 		if n := len(c.part.Missing); n > 0 {
-			s.warn(c.side, "%d things could not be gathered; %s in the archive names them", n, bundle.Readme)
+			s.warn(c.side, "Not gathered: %d; %s in the archive says what and why", n, bundle.Readme)
 		}
 	}
 	s.info(noCluster, "Archive written to %s: %s, in %s of %s at most; read it before you make it public", o.file,
@@ -164,7 +167,9 @@ func (g *gathering) connect(cmd *cobra.Command, p *pair) ([]*contribution, error
 
 // hasRemote reports whether a flag selects a second cluster.
 func hasRemote(cmd *cobra.Command) (given bool) {
-	cmd.Flags().Visit(func(f *pflag.Flag) { given = given || strings.HasPrefix(f.Name, remotePrefix) })
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		given = given || strings.HasPrefix(f.Name, remotePrefix) && f != remoteLiqoFlag(cmd)
+	})
 	return given
 }
 
@@ -188,7 +193,7 @@ func (g *gathering) steps(clusters []*contribution) []step {
 			func() string { return fmt.Sprintf("%d objects of %d kinds gathered", c.count(), len(c.found)) },
 			func(ctx context.Context, c *contribution) { c.gatherObjects(ctx, g.bound/int64(len(clusters))) })
 		add("rules", "objects", "Gathering rules and metrics",
-			func() string { return fmt.Sprintf("%d answers about rules and metrics gathered", rules) },
+			func() string { return fmt.Sprintf("%d files of rules and metrics gathered", rules) },
 			func(ctx context.Context, c *contribution) { rules = c.gatherRules(ctx) })
 		add("logs", "rules", "Gathering logs",
 			func() string { return fmt.Sprintf("%d logs gathered", logs) },

@@ -63,7 +63,7 @@ func TestRemedies(t *testing.T) {
 				args = append(args, "--"+remote, "$DIR/"+c.remote)
 			}
 			if cmd.Name() == "gather" {
-				args = append(args, "--output", "$DIR/report.tar.gz")
+				args = append(args, "--output-file", "$DIR/report.tar.gz")
 			}
 			text := s.liqoctl(t, slices.Clone(args))
 			named := flagNamed.FindAllStringSubmatch(quoted.ReplaceAllString(text, ""), -1)
