@@ -9,10 +9,15 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +59,11 @@ spec:
     metadata: {labels: {a: b}, annotations: {example.com/note: PLANTED}}
     spec: {containers: [{name: c, image: liqo, args: [controller, --token=PLANTED], env: [{name: A, value: PLANTED}]}]}
 ---
-{apiVersion: v1, kind: Node, metadata: {name: node}, spec: {}}
+apiVersion: v1
+kind: Node
+metadata: {name: node}
+spec: {}
+status: {addresses: [{type: InternalIP, address: 127.0.0.1}], daemonEndpoints: {kubeletEndpoint: {Port: PORT}}}
 ---
 apiVersion: v1
 kind: Pod
@@ -88,9 +97,24 @@ status:
   conditions: [{type: Ready, status: "False", reason: SignatureInvalid, message: the signature does not match, lastTransitionTime: "2026-11-27T12:00:00Z"}]
 `
 
-// ofCluster returns the objects of a cluster with a peer, with secrets.
-func ofCluster(own, peer string) []byte {
-	text := strings.NewReplacer("OWN", own, "PEER", peer, "PLANTED", planted, "ENCODED", plantedInBase64).Replace(installed)
+// kubelet serves logs of the fabric that hold secrets of known forms, and returns its port.
+func kubelet(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/containerLogs/liqo/liqo-fabric-x/fabric" || r.FormValue("tailLines") == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintf(w, "12:00:00 log previous=%s\n12:00:01 Authorization: Bearer %s\n12:00:02 PrivateKey = %s\n12:00:03 %s\n",
+			r.FormValue("previous"), planted, planted, base64.StdEncoding.EncodeToString([]byte("users: [{user: {token: "+planted+"}}]")))
+	}))
+	t.Cleanup(server.Close)
+	return strconv.Itoa(server.Listener.Addr().(*net.TCPAddr).Port)
+}
+
+// ofCluster returns the objects of a cluster with a peer, with secrets. Its node has a kubelet at the port.
+func ofCluster(own, peer, port string) []byte {
+	text := strings.NewReplacer("PORT", port, "OWN", own, "PEER", peer, "PLANTED", planted, "ENCODED", plantedInBase64).Replace(installed)
 	// These are public; the secret only fills them in.
 	public := base64.StdEncoding.EncodeToString([]byte("public"))
 	return []byte(strings.ReplaceAll(text, "publicKey: "+plantedInBase64+", csr: "+plantedInBase64, "publicKey: "+public+", csr: "+public))
@@ -101,10 +125,10 @@ func ofCluster(own, peer string) []byte {
 func TestGather(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, "rome", "milan")
-	s.apply(t, "rome", ofCluster("rome", "milan"))
-	s.apply(t, "milan", ofCluster("milan", "rome"))
+	s.apply(t, "rome", ofCluster("rome", "milan", kubelet(t)))
+	s.apply(t, "milan", ofCluster("milan", "rome", "1")) // nobody listens there
 	said := s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome --remote-kubeconfig $DIR/milan -o $DIR/report.tar.gz"))
-	for _, line := range []string{" INFO   (local) 14 objects of 10 kinds gathered\n", " INFO   (remote) 0 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
+	for _, line := range []string{" INFO   (local) 14 objects of 10 kinds gathered\n", " INFO   (local) 2 logs gathered\n", " INFO   (remote) 0 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("lacks %q:\n%s", line, said)
 		}
@@ -132,8 +156,7 @@ func TestGather(t *testing.T) {
 		missing = append(missing, m.What)
 	}
 	pod := "liqo/liqo-fabric-x"
-	want := []string{"rules/" + pod + "/desired.txt", "rules/" + pod + "/observed.txt", "rules/" + pod + "/diff.txt", "metrics/" + pod + ".txt",
-		"logs/" + pod + "/fabric.log", "logs/" + pod + "/fabric.previous.log"} // nothing runs here
+	want := []string{"rules/" + pod + "/desired.txt", "rules/" + pod + "/observed.txt", "rules/" + pod + "/diff.txt", "metrics/" + pod + ".txt"} // the pod has no address, and its kubelet serves logs only
 	if !slices.Equal(missing, want) {
 		t.Errorf("missing is %v", b.Index.Clusters[0].Missing)
 	}
@@ -149,8 +172,10 @@ func TestGather(t *testing.T) {
 		t.Errorf("tenants: %+v, keys: %+v", tenants.Items, keys.Items)
 	}
 	for file, line := range map[string]string{
-		"local/events.txt":      "Warning  tenant  liqo-tenant-milan/milan  Refused  refused: Authorization: ***\n",
-		"remote/conditions.txt": "tenant  liqo-tenant-rome/rome  Ready=False  SignatureInvalid  the signature does not match  2026-11-27T12:00:00Z\n",
+		"local/logs/" + pod + "/fabric.log":          "12:00:00 log previous=\n12:00:01 Authorization: ***\n12:00:02 PrivateKey = ***\n12:00:03 ***\n",
+		"local/logs/" + pod + "/fabric.previous.log": "12:00:00 log previous=true\n",
+		"local/events.txt":                           "Warning  tenant  liqo-tenant-milan/milan  Refused  refused: Authorization: ***\n",
+		"remote/conditions.txt":                      "tenant  liqo-tenant-rome/rome  Ready=False  SignatureInvalid  the signature does not match  2026-11-27T12:00:00Z\n",
 	} {
 		if !strings.Contains(string(b.Text(file)), line) {
 			t.Errorf("%s lacks %q:\n%s", file, line, b.Text(file))
@@ -185,7 +210,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 func TestGatherWithLessRights(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, "rome", "milan")
-	s.apply(t, "rome", ofCluster("rome", "milan"))
+	s.apply(t, "rome", ofCluster("rome", "milan", "1"))
 	s.apply(t, "rome", []byte(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: liqo}, rules: [{apiGroups: [""], resources: [configmaps, pods], verbs: [get, list]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: reader, namespace: liqo}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: reader}]}`))
