@@ -20,6 +20,8 @@ var (
 	size = regexp.MustCompile(`^\d+ B$`)
 	// keptAnnotations matches the domains of annotations that Liqo, Kubernetes and Helm write.
 	keptAnnotations = regexp.MustCompile(`(^|\.)(liqo\.io|kubernetes\.io|k8s\.io|helm\.sh)/`)
+	// byteFields are the fields with bytes: certificates, requests and public keys. A redacted text is no base64.
+	byteFields = []string{"ca", "caBundle", "certificate", "csr", "publicKey", "request", "signedCRT"}
 	// containerFields are the fields of users' containers that stay.
 	containerFields = []string{"name", "image", "imagePullPolicy", "ports", "resources", "restartPolicy",
 		"securityContext", "volumeDevices", "volumeMounts"}
@@ -94,8 +96,10 @@ func (r redactor) fields(object map[string]any) map[string]any {
 		case key == "managedFields", key == "signature": // a Tenant's signature of the provider's nonce
 		case key == "annotations":
 			out[key] = r.annotations(value)
-		case key == "publicKey" && encodedKey.MatchString(text):
-			out[key] = text
+		case isText && slices.Contains(byteFields, key):
+			if key == "publicKey" && encodedKey.MatchString(text) || string(Text([]byte(text))) == text {
+				out[key] = text
+			}
 		case isText && text != "" && (isCredential(key) || strings.EqualFold(key, "kubeconfig")):
 			out[key] = hidden
 		case key == "env":

@@ -112,6 +112,8 @@ func TestObject(t *testing.T) {
 			want: `{"kind": "Identity", "spec": {"authParams": {"ca": "` + inBase64(certificate) + `", "awsConfig": {"awsAccessKeyID": "***", "awsSecretAccessKey": "***", "awsRegion": "eu"}}}, "status": {"kubeconfigSecretRef": {"name": "k"}}}`},
 		{name: "public keys stay, signatures do not", object: `{"kind": "Tenant", "spec": {"publicKey": "` + key + `", "signature": "secret", "proxyURL": "https://u:secret@h"}}`,
 			want: `{"kind": "Tenant", "spec": {"publicKey": "` + key + `", "proxyURL": "https://***@h"}}`},
+		{name: "a private key instead of a certificate", object: `{"kind": "Identity", "spec": {"authParams": {"ca": "` + inBase64(pem) + `", "apiServer": "a"}}}`,
+			want: `{"kind": "Identity", "spec": {"authParams": {"apiServer": "a"}}}`},
 		{name: "an Event's name stays", object: `{"kind": "Event", "metadata": {"name": "abcdef.0123456789abcdef"}, "message": "abcdef.0123456789abcdef"}`,
 			want: `{"kind": "Event", "metadata": {"name": "abcdef.0123456789abcdef"}, "message": "***"}`},
 	} {
