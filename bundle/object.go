@@ -125,7 +125,8 @@ func (r redactor) value(value any) any {
 	return value
 }
 
-// each redacts the items of a list, and then changes those that are objects.
+// each redacts the items of a list, and then changes those that are objects. A text behind a flag that is named like a
+// credential is its value.
 func (r redactor) each(list any, change func(map[string]any)) any {
 	items, ok := list.([]any)
 	if !ok {
@@ -134,11 +135,20 @@ func (r redactor) each(list any, change func(map[string]any)) any {
 	out := make([]any, len(items))
 	for i, item := range items {
 		out[i] = r.value(item)
+		if i > 0 && isFlagOfCredential(items[i-1]) {
+			out[i] = hidden
+		}
 		if object, ok := out[i].(map[string]any); ok {
 			change(object)
 		}
 	}
 	return out
+}
+
+// isFlagOfCredential reports whether an item of a command is a flag for a credential, without the value.
+func isFlagOfCredential(item any) bool {
+	flag, _ := item.(string)
+	return strings.HasPrefix(flag, "-") && isCredential(flag)
 }
 
 // hideVariable replaces the value of an environment variable.
