@@ -165,7 +165,9 @@ spec:
                     - name: POD_IP
                       valueFrom: {fieldRef: {fieldPath: status.podIP}}
                   ports:
+                    {{- if $.Values.metrics.enabled }}
                     - {name: gw-metrics, containerPort: 8082, protocol: TCP}
+                    {{- end }}
                     - {name: healthz, containerPort: 8083, protocol: TCP}
                   livenessProbe:
                     httpGet: {path: /healthz, port: healthz}
