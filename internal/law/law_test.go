@@ -179,7 +179,7 @@ func allowed(from, to string) bool {
 		return false
 	case top(to) == "internal":
 		return true
-	case layer == "cli" && (pure(to) || top(to) == "deploy"):
+	case layer == "cli" && (pure(to) || top(to) == "deploy"), layer == "why" && pure(to):
 		return true
 	case slices.Contains(rooms, layer), layer == "deploy":
 		return top(to) == layer
@@ -189,7 +189,7 @@ func allowed(from, to string) bool {
 
 // pure tells whether a package decides and never acts.
 func pure(p string) bool {
-	return p == "bundle" || strings.HasSuffix(p, "/plan") || strings.HasSuffix(p, "/translate")
+	return p == "bundle" || p == "why" || strings.HasSuffix(p, "/plan") || strings.HasSuffix(p, "/translate")
 }
 
 func top(p string) string {
