@@ -101,8 +101,12 @@ func leaves(cmd *cobra.Command) []*cobra.Command {
 // call returns a command line with all required arguments and flags.
 func call(cmd *cobra.Command) []string {
 	out := strings.Fields(cmd.CommandPath())
-	for range strings.Fields(cmd.Use)[1:] {
-		out = append(out, "paris")
+	for _, argument := range strings.Fields(cmd.Use)[1:] {
+		if argument == "<kind>/<name>" {
+			out = append(out, "pod/paris")
+		} else {
+			out = append(out, "paris")
+		}
 	}
 	for name, value := range needed {
 		if cmd.Flag(name) != nil {

@@ -96,7 +96,7 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	e.addGlobalFlags(root)
 	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(),
 		e.unauthenticateCommand(),
-		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(),
+		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(), e.whyCommand(),
 		e.gatherCommand(), e.testCommand(),
 		e.installCommand(), e.uninstallCommand(), e.versionCommand())
 	root.AddCommand(e.kindCommands()...)
