@@ -97,6 +97,7 @@ func TestPeered(t *testing.T) {
 		{"pods at two providers reach each other", leafToLeaf},
 		{"losses are survived", lossesAreSurvived},
 		{"info tells about the peering", info},
+		{"why names what a pod waits for", whyAPodWaits},
 		{"a provider that hangs is noticed", providerHangs},
 	})
 }
