@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/liqo-go/liqo/internal/await"
+	"github.com/liqo-go/liqo/view"
 )
 
 // await watches one object, copies it into obj and returns when ok holds for it. After a timeout
@@ -44,7 +45,7 @@ func (c *cluster) until(ctx context.Context, obj client.Object, ok func() bool) 
 
 // remark returns an object's name and what its conditions report as wrong.
 func (c *cluster) remark(object client.Object) string {
-	if problem := problemOf(object); problem != "" {
+	if problem := view.Problem(object); problem != "" {
 		return c.nameOf(object) + ": " + problem
 	}
 	return c.nameOf(object)

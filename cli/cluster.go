@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/view"
 )
 
 // cluster is one of the clusters a verb works on.
@@ -137,14 +137,7 @@ func (c *cluster) describe(verb string, object client.Object, err error) error {
 // nameOf returns kind and name as kubectl takes them.
 func (c *cluster) nameOf(object client.Object) string {
 	gvk, _ := apiutil.GVKForObject(object, c.Scheme())
-	name := strings.ToLower(gvk.Kind) + " "
-	if gvk.Kind == "ResourceSlice" {
-		name = "rslice " // Kubernetes has ResourceSlices of its own
-	}
-	if object.GetNamespace() != "" {
-		name += object.GetNamespace() + "/"
-	}
-	return name + object.GetName()
+	return view.Name(gvk.Kind, object)
 }
 
 // read fetches an object.

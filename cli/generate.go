@@ -16,6 +16,7 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/view"
 )
 
 func generateConfiguration(o *single) work {
@@ -183,7 +184,7 @@ func generateIdentity(o *single) work {
 		from := tenants.Items[0]
 		if !hasCredentials(&from) || from.Status.TenantNamespace == "" {
 			return hint(fmt.Errorf("tenant %s does not have the required status fields", from.Name),
-				"%s", cmp.Or(problemOf(&from), "try again when it is Ready"))
+				"%s", cmp.Or(view.Problem(&from), "try again when it is Ready"))
 		}
 		return o.print(identity(remoteNamespace, c.id, from.Status.TenantNamespace, from.Status.AuthParams))
 	}

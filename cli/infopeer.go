@@ -15,108 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/view"
 )
-
-type whoInfo struct {
-	ClusterID string           `json:"clusterID"`
-	Role      corev1beta1.Role `json:"role"`
-}
-
-type cidrPair struct {
-	Pod      []string `json:"pod"`
-	External []string `json:"external"`
-}
-
-type cidrInfo struct {
-	Remote   cidrPair  `json:"remote"`
-	Remapped *cidrPair `json:"remapped,omitempty"`
-	// Unapproved lists the CIDRs announced after the peering was agreed. They are remapped until an
-	// administrator approves them.
-	Unapproved []string `json:"unapproved,omitempty"`
-}
-
-// gatewayInfo describes the server of the tunnel. Role is the role of the peer's gateway. Port is
-// the first port.
-type gatewayInfo struct {
-	Address []string `json:"address"`
-	Port    int32    `json:"port"`
-	Ports   []int32  `json:"ports,omitempty"`
-	Role    string   `json:"role"`
-	// Announced is the endpoint the server announced last; nil if the client dials it, or nothing
-	// was announced.
-	Announced *netv1beta1.EndpointStatus `json:"announced,omitempty"`
-	// client is the GatewayClient of this cluster; nil if the peer dials this one.
-	client *netv1beta1.GatewayClient
-}
-
-// connectionInfo is the state of the tunnel, and since when. Latency is the last one measured.
-type connectionInfo struct {
-	Status  string      `json:"status"`
-	Latency string      `json:"latency,omitempty"`
-	Since   metav1.Time `json:"since,omitzero"`
-}
-
-type peerNetwork struct {
-	Status  moduleStatus `json:"status"`
-	Alerts  []string     `json:"alerts"`
-	CIDRs   cidrInfo     `json:"CIDRs"`
-	Gateway gatewayInfo  `json:"gateway"`
-	// Connection is nil before the gateway knows the peer's key.
-	Connection *connectionInfo `json:"connection,omitempty"`
-}
-
-// consuming is the action of a slice that this cluster requested.
-const consuming = "Consuming"
-
-// sliceInfo describes a slice that this cluster consumes or provides.
-type sliceInfo struct {
-	Name      string              `json:"name"`
-	Action    string              `json:"action"`
-	Accepted  bool                `json:"accepted"`
-	Alerts    []string            `json:"alerts"`
-	Resources corev1.ResourceList `json:"resources"`
-}
-
-type peerAuth struct {
-	Status        moduleStatus `json:"status"`
-	Alerts        []string     `json:"alerts"`
-	APIServerAddr string       `json:"APIServerAddr"`
-	// APIServerStatus is empty if the peer's API server is not probed.
-	APIServerStatus moduleStatus `json:"APIServerStatus,omitempty"`
-	ResourceSlices  []sliceInfo  `json:"resourceSlices"`
-	// SharedKey reports that this cluster authenticates with the key that former versions used for
-	// all peers.
-	SharedKey bool `json:"sharedKey,omitempty"`
-	// UserSecrets lists Secrets with keys or kubeconfigs that users supplied, as "namespace/name".
-	// A peering user of the peer can read the ones in the tenant namespace.
-	UserSecrets []string `json:"userSecrets,omitempty"`
-}
-
-type nodeInfo struct {
-	Name          string              `json:"name"`
-	Status        moduleStatus        `json:"status"`
-	Secret        string              `json:"secret"`
-	ResourceSlice string              `json:"resourceSlice,omitempty"`
-	Resources     corev1.ResourceList `json:"resources"`
-}
-
-type peerOffloading struct {
-	Status       moduleStatus `json:"status"`
-	Alerts       []string     `json:"alerts"`
-	VirtualNodes []nodeInfo   `json:"virtualNodes"`
-}
-
-// peerInfo holds the output of info peer about one peer.
-type peerInfo struct {
-	Info           whoInfo        `json:"info"`
-	Network        peerNetwork    `json:"network"`
-	Authentication peerAuth       `json:"authentication"`
-	Offloading     peerOffloading `json:"offloading"`
-}
 
 func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 	return &cobra.Command{Use: "peer [cluster-id…]", Short: "Show the peerings with some or all clusters",
@@ -135,11 +38,17 @@ func (e *env) infoPeers(cmd *cobra.Command, ids []string, f *infoFlags) error {
 		return err
 	}
 	inspected, err := collect(found,
-		func(f corev1beta1.ForeignCluster) (*peerInfo, error) { return c.inspectPeer(ctx, &f) })
+		func(f corev1beta1.ForeignCluster) (*view.Peer, error) {
+			objects, err := c.objectsOfPeer(ctx, f.Spec.ClusterID)
+			if err != nil {
+				return nil, err
+			}
+			return view.InspectPeer(&f, objects, c.source(ctx)), nil
+		})
 	if err != nil {
 		return err
 	}
-	infos := map[string]*peerInfo{}
+	infos := map[string]*view.Peer{}
 	for _, info := range inspected {
 		infos[info.Info.ClusterID] = info
 	}
@@ -166,7 +75,7 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.Foreig
 	missing := slices.Clone(ids)
 	var out []corev1beta1.ForeignCluster
 	for _, f := range list.Items {
-		if enabledPeer(&f) && (len(ids) == 0 || slices.Contains(ids, f.Spec.ClusterID)) {
+		if view.IsActive(&f) && (len(ids) == 0 || slices.Contains(ids, f.Spec.ClusterID)) {
 			out = append(out, f)
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == f.Spec.ClusterID })
 		}
@@ -178,48 +87,15 @@ func (c *cluster) peers(ctx context.Context, ids []string) ([]corev1beta1.Foreig
 	return out, nil
 }
 
-// inspectPeer reads what this cluster holds of a peer and sums it up.
-func (c *cluster) inspectPeer(ctx context.Context, f *corev1beta1.ForeignCluster) (*peerInfo, error) {
-	objects, err := c.objectsOfPeer(ctx, f.Spec.ClusterID)
-	if err != nil {
-		return nil, err
-	}
-	modules, into := f.Status.Modules, &peerInfo{}
-	into.Info = whoInfo{ClusterID: f.Spec.ClusterID, Role: f.Status.Role}
-	into.Network = peerNetwork{
-		Status: statusOf(modules.Networking),
-		Alerts: append(alertsOf(modules.Networking), c.problems(&objects.configurations, &objects.servers,
-			&objects.clients, &objects.fabrics, &objects.connections)...),
-		CIDRs: objects.ranges(), Gateway: objects.gateway(), Connection: objects.connection(),
-	}
-	into.Authentication = peerAuth{
-		Status: authenticationStatus(f), Alerts: append(authenticationAlerts(f), c.accessProblems(objects)...),
-		APIServerAddr: f.Status.APIServerURL, APIServerStatus: apiServerStatus(f),
-		SharedKey: objects.sharesKey(), UserSecrets: objects.userSecrets(), ResourceSlices: []sliceInfo{},
-	}
-	for i := range objects.slices.Items {
-		into.Authentication.ResourceSlices = append(into.Authentication.ResourceSlices,
-			c.sliceInfo(ctx, &objects.slices.Items[i], f.Spec.ClusterID))
-	}
-	into.Offloading = peerOffloading{
-		Status: statusOf(modules.Offloading), Alerts: alertsOf(modules.Offloading), VirtualNodes: []nodeInfo{}}
-	for i := range objects.nodes.Items {
-		node := &objects.nodes.Items[i]
-		into.Offloading.VirtualNodes = append(into.Offloading.VirtualNodes, nodeInfoOf(node))
-		into.Offloading.Alerts = append(into.Offloading.Alerts, c.nodeProblems(ctx, node)...)
-	}
-	return into, nil
-}
-
 // peerBoxes draws the boxes of one peer.
-func peerBoxes(p *peerInfo) []string {
+func peerBoxes(p *view.Peer) []string {
 	var who, net, auth, off lines
 	who.add(0, "Cluster ID", p.Info.ClusterID)
 	who.add(0, "Role", string(p.Info.Role))
 
 	net.add(0, "Status", string(p.Network.Status))
 	net.addList(0, "Alerts", p.Network.Alerts)
-	if p.Network.Status != disabled {
+	if p.Network.Status != view.Disabled {
 		if remote := p.Network.CIDRs.Remote; len(remote.Pod)+len(remote.External) > 0 {
 			net.text(0, "CIDR")
 			net.addRanges("Remote", &remote)
@@ -268,8 +144,8 @@ func peerBoxes(p *peerInfo) []string {
 		box("Offloading", off)}
 }
 
-// ports returns all ports as text.
-func (g gatewayInfo) ports() string {
+// portsOf returns all ports of a gateway as text.
+func portsOf(g view.Gateway) string {
 	if len(g.Ports) == 0 {
 		return fmt.Sprint(g.Port)
 	}
@@ -277,31 +153,31 @@ func (g gatewayInfo) ports() string {
 }
 
 // addGateway adds the server of the tunnel; nothing if there is none.
-func (l *lines) addGateway(g gatewayInfo) {
+func (l *lines) addGateway(g view.Gateway) {
 	if g.Role == "" {
 		return
 	}
 	l.text(0, "Gateway")
 	l.add(1, "Role", g.Role)
 	l.add(1, "Address", strings.Join(g.Address, ", "))
-	l.add(1, "Port", g.ports())
+	l.add(1, "Port", portsOf(g))
 	if g.Announced == nil {
 		return
 	}
 	transport := func(e *netv1beta1.EndpointStatus) string { return string(cmp.Or(e.Protocol, netv1beta1.ProtocolUDP)) }
-	l.add(1, "Protocol", transport(g.client.Spec.Endpoint))
+	l.add(1, "Protocol", transport(g.Client.Spec.Endpoint))
 	own, _ := json.Marshal(g.Announced) // of texts and numbers
-	at := gatewayAt(*g.Announced, netv1beta1.ConnectionTypeServer)
+	at := view.GatewayAt(*g.Announced, netv1beta1.ConnectionTypeServer)
 	l.text(1, "Server's own, which is not dialled here")
 	l.add(2, "Address", strings.Join(at.Address, ", "))
-	l.add(2, "Port", at.ports())
+	l.add(2, "Port", portsOf(at))
 	l.add(2, "Protocol", transport(g.Announced))
 	l.text(2, "To dial it, and follow it when it changes:")
 	l.text(2, fmt.Sprintf(`kubectl -n %s patch gatewayclient %s --field-manager=liqoctl --type=json -p `+
-		`'[{"op":"add","path":"/spec/endpoint","value":%s}]'`, g.client.Namespace, g.client.Name, own))
+		`'[{"op":"add","path":"/spec/endpoint","value":%s}]'`, g.Client.Namespace, g.Client.Name, own))
 }
 
-func (l *lines) addRanges(key string, r *cidrPair) {
+func (l *lines) addRanges(key string, r *view.CIDRPair) {
 	if r == nil {
 		return
 	}

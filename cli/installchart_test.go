@@ -16,6 +16,8 @@ import (
 
 	"helm.sh/helm/v3/pkg/chartutil"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/liqo-go/liqo/view"
 )
 
 // packageChart writes the embedded chart as an archive of another version.
@@ -125,7 +127,7 @@ func TestImageProblem(t *testing.T) {
 		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "worker"}, Status: corev1.PodStatus{
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Image: "registry.example.com/liqo:v9", State: waiting}}}}
-		problem, final := imageProblem(pod)
+		problem, final := view.ImageProblem(pod)
 		found := strings.HasPrefix(problem, `node worker cannot get image "registry.example.com/liqo:v9" (`+state+")")
 		if found != want.found || final != want.final || !found && problem != "" {
 			t.Errorf("%s: %q, final: %v", state, problem, final)

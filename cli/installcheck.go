@@ -28,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/deploy/kinds"
 	"github.com/liqo-go/liqo/internal/await"
+	"github.com/liqo-go/liqo/view"
 )
 
 const (
@@ -228,7 +229,7 @@ func (c *cluster) watchImages(ctx context.Context, former map[types.UID]bool, fa
 	_ = c.follow(ctx, &corev1.PodList{}, func(have await.Objects) bool {
 		for _, object := range have.Sorted() {
 			pod := object.(*corev1.Pod)
-			problem, final := imageProblem(pod)
+			problem, final := view.ImageProblem(pod)
 			if problem == "" || former[pod.UID] {
 				continue
 			}
@@ -242,28 +243,4 @@ func (c *cluster) watchImages(ctx context.Context, former map[types.UID]bool, fa
 		}
 		return false
 	}, c.ofLiqo()...)
-}
-
-// absent marks the kubelet's message about an image that its registry does not have.
-const absent = "code = NotFound"
-
-// imageProblem returns which image a pod does not get, and whether trying again is of no use; empty
-// if it gets all.
-func imageProblem(pod *corev1.Pod) (problem string, final bool) {
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if s.State.Waiting == nil {
-			continue
-		}
-		switch reason := s.State.Waiting.Reason; reason {
-		case "ErrImageNeverPull", "InvalidImageName":
-			final = true
-			fallthrough
-		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError":
-			return fmt.Sprintf("node %s cannot get image %q (%s: %s); name one that nodes can pull with --set "+
-					"image.name=… and tag=…, give credentials with imagePullSecrets, or load it into the nodes",
-					pod.Spec.NodeName, s.Image, reason, oneLine(s.State.Waiting.Message)),
-				final || strings.Contains(s.State.Waiting.Message, absent)
-		}
-	}
-	return "", false
 }

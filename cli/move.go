@@ -26,6 +26,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/storage/plan"
+	"github.com/liqo-go/liqo/view"
 )
 
 const (
@@ -281,7 +282,7 @@ func (m *volumeMove) copyData(verb, node string) error {
 	if err := m.create(server); err != nil {
 		return err
 	}
-	if err := m.until(server, func() bool { return podReady(server) && server.Status.PodIP != "" }); err != nil {
+	if err := m.until(server, func() bool { return view.PodReady(server) && server.Status.PodIP != "" }); err != nil {
 		return err
 	}
 	copying := m.Client(verb, net.JoinHostPort(server.Status.PodIP, strconv.Itoa(plan.MoverPort)), token)

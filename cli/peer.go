@@ -20,6 +20,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/view"
 )
 
 // peerOptions holds the flags of peer.
@@ -241,7 +242,7 @@ func (c *cluster) awaitNode(ctx context.Context, name string) error {
 		})
 	})
 	var blame []client.Object
-	if wantsNode(v) {
+	if view.WantsNode(v) {
 		blame = append(blame, &corev1.Node{ObjectMeta: metaOf("", name)})
 	}
 	return c.timedOut(err, append(blame, virtualKubelet(c.tenant, name), v)...)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/internal/echo"
+	"github.com/liqo-go/liqo/view"
 )
 
 // TestAttackTerminal: a peer writes escape sequences, line breaks, marks that change the direction
@@ -28,17 +29,17 @@ import (
 func TestAttackTerminal(t *testing.T) {
 	const start = "x\x1b]0;owned\x07\x1b[2K\n INFO   forged\r✔ healthy\u202e\u2066\u200b\u2028\u009b2J\xff"
 	hostile := start + strings.Repeat("\x1b", 1<<16)
-	peer := &peerInfo{
-		Info:    whoInfo{ClusterID: hostile, Role: "Provider"},
-		Network: peerNetwork{Alerts: []string{hostile}, Gateway: gatewayInfo{Address: []string{hostile}}},
-		Authentication: peerAuth{Alerts: []string{hostile}, APIServerAddr: hostile,
-			ResourceSlices: []sliceInfo{{Name: hostile, Action: consuming, Alerts: []string{hostile}}}},
-		Offloading: peerOffloading{VirtualNodes: []nodeInfo{{Name: hostile, Secret: hostile}}},
+	peer := &view.Peer{
+		Info:    view.Who{ClusterID: hostile, Role: "Provider"},
+		Network: view.PeerNetwork{Alerts: []string{hostile}, Gateway: view.Gateway{Address: []string{hostile}}},
+		Authentication: view.PeerAccess{Alerts: []string{hostile}, APIServerAddr: hostile,
+			ResourceSlices: []view.Slice{{Name: hostile, Action: view.Consuming, Alerts: []string{hostile}}}},
+		Offloading: view.PeerOffloading{VirtualNodes: []view.VirtualNode{{Name: hostile, Secret: hostile}}},
 	}
-	own := &installation{
-		Local:    localInfo{ClusterID: hostile, Version: hostile, Labels: map[string]string{start: hostile}},
-		Health:   healthInfo{UnhealthyPods: map[string]podInfo{start: {Status: hostile}}},
-		Peerings: peerings{Peers: []peering{{ClusterID: hostile}}},
+	own := &view.Installation{
+		Local:    view.Local{ClusterID: hostile, Version: hostile, Labels: map[string]string{start: hostile}},
+		Health:   view.Health{UnhealthyPods: map[string]view.UnreadyPod{start: {Status: hostile}}},
+		Peerings: view.Peerings{Peers: []view.Peering{{ClusterID: hostile}}},
 	}
 	var out strings.Builder
 	e := &env{IOStreams: genericiooptions.IOStreams{Out: &out}}
@@ -83,7 +84,7 @@ func TestAttackTerminal(t *testing.T) {
 			t.Errorf("-g with -o %s: %v, %.100q", format, err, out.String())
 		}
 		out.Reset()
-		var got installation
+		var got view.Installation
 		decode := func(text []byte) error { return yaml.Unmarshal(text, &got) }
 		if format == "json" {
 			decode = func(text []byte) error { return json.Unmarshal(text, &got) }

@@ -27,6 +27,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/internal/await"
+	"github.com/liqo-go/liqo/view"
 )
 
 func (e *env) uninstallCommand() *cobra.Command {
@@ -210,11 +211,7 @@ func placeOf(o client.Object) string {
 }
 
 // enabledPeer reports whether a module is enabled for a peer; o is a ForeignCluster.
-func enabledPeer(o client.Object) bool {
-	modules := o.(*corev1beta1.ForeignCluster).Status.Modules
-	return modules != nil &&
-		(modules.Networking.Enabled || modules.Authentication.Enabled || modules.Offloading.Enabled)
-}
+func enabledPeer(o client.Object) bool { return view.IsActive(o.(*corev1beta1.ForeignCluster)) }
 
 // madeByUser reports whether an object belongs neither to the installation nor to a peering.
 func madeByUser(o client.Object) bool {

@@ -19,6 +19,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/await"
+	"github.com/liqo-go/liqo/view"
 )
 
 func (e *env) unoffloadCommand() *cobra.Command {
@@ -88,7 +89,7 @@ func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) erro
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		waits.show(ctx, &waits.problem, problemOf(object))
+		waits.show(ctx, &waits.problem, view.Problem(object))
 		return len(have) == 0
 	}, await.Only(object)...)
 	waits.mu.Lock()

@@ -1,7 +1,7 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package view
 
 import (
 	"testing"
@@ -17,11 +17,11 @@ func TestVirtualNodeStatusFollowsItsConditions(t *testing.T) {
 		offv1beta1.VirtualNodeCreating, offv1beta1.VirtualNodeDraining
 	for _, c := range []struct {
 		kubelet, node offv1beta1.VirtualNodeConditionStatus
-		want          moduleStatus
+		want          ModuleStatus
 	}{
-		{running, running, healthy}, {running, none, healthy},
-		{creating, creating, unhealthy}, {running, creating, unhealthy}, {running, draining, unhealthy},
-		{"", "", unhealthy}, // its controller has not reported anything yet
+		{running, running, Healthy}, {running, none, Healthy},
+		{creating, creating, Unhealthy}, {running, creating, Unhealthy}, {running, draining, Unhealthy},
+		{"", "", Unhealthy}, // its controller has not reported anything yet
 	} {
 		v := &offv1beta1.VirtualNode{}
 		if c.kubelet != "" {
@@ -29,7 +29,7 @@ func TestVirtualNodeStatusFollowsItsConditions(t *testing.T) {
 				{Type: offv1beta1.VirtualKubeletCondition, Status: c.kubelet},
 				{Type: offv1beta1.NodeCondition, Status: c.node}}
 		}
-		if got := nodeInfoOf(v).Status; got != c.want {
+		if got := virtualNode(v).Status; got != c.want {
 			t.Errorf("kubelet %q, node %q: %s, want %s", c.kubelet, c.node, got, c.want)
 		}
 	}
