@@ -97,7 +97,7 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	root.AddCommand(e.peerCommand(), e.unpeerCommand(), e.forceCommand(), e.authenticateCommand(),
 		e.unauthenticateCommand(),
 		e.networkCommand(), e.offloadCommand(), e.unoffloadCommand(), e.moveCommand(), e.infoCommand(), e.whyCommand(),
-		e.gatherCommand(), e.testCommand(),
+		e.dashboardCommand(), e.gatherCommand(), e.testCommand(),
 		e.installCommand(), e.uninstallCommand(), e.versionCommand())
 	root.AddCommand(e.kindCommands()...)
 	root.AddCommand(e.cordonCommands()...)

@@ -1,0 +1,116 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/liqo-go/liqo/dashboard"
+	"github.com/liqo-go/liqo/view"
+)
+
+func (e *env) dashboardCommand() *cobra.Command {
+	var port uint16
+	var demo bool
+	cmd := &cobra.Command{Use: "dashboard", Short: "Show the cluster and its peerings as web pages", Args: cobra.NoArgs,
+		Long: "dashboard serves web pages about the cluster on this machine, to all who have the printed address, until it " +
+			"is interrupted. It installs nothing and changes nothing. It reads with the rights of the kubeconfig.",
+		Example: "  liqoctl dashboard\n  liqoctl dashboard --kubeconfig rome.yaml --port 8080\n  liqoctl dashboard --demo",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !demo {
+				return e.watchDashboard(cmd, port)
+			}
+			recorded, err := dashboard.Demo()
+			if err != nil {
+				return err
+			}
+			return e.serveDashboard(cmd.Context(), port, dashboard.NewSnapshots(recorded))
+		}}
+	flags := cmd.Flags()
+	addLiqoFlag(flags, "namespace", "n", "")
+	flags.Uint16Var(&port, "port", 0, "Port of the pages on 127.0.0.1; 0 = any that is free")
+	flags.BoolVar(&demo, "demo", false, "Show recorded clusters instead, without a kubeconfig")
+	return cmd
+}
+
+// watchDashboard shows the cluster of the kubeconfig until it is interrupted.
+func (e *env) watchDashboard(cmd *cobra.Command, port uint16) error {
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	c, err := e.localCluster(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	errs := &dashboard.WatchErrors{}
+	cache, err := ctrlcache.New(c.config, ctrlcache.Options{Scheme: e.scheme,
+		DefaultTransform: ctrlcache.TransformStripManagedFields(), DefaultWatchErrorHandler: errs.Handle})
+	if err != nil {
+		return c.unreachable(ctx, err)
+	}
+	watcher := &dashboard.Watcher{Cache: cache, Errors: errs.Text, Base: view.Snapshot{
+		ClusterID: c.id, Namespace: c.namespace, Command: e.name, Hidden: c.hidden(ctx)}}
+	snapshots := dashboard.NewSnapshots(watcher.First())
+	return inParallel(
+		func() error { defer stop(); return watcher.Run(ctx, snapshots) },
+		func() error { defer stop(); return e.serveDashboard(ctx, port, snapshots) },
+	)
+}
+
+// serveDashboard prints the address of the pages and serves them until it is interrupted.
+func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashboard.Snapshots) error {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return hint(fmt.Errorf("open a port for the dashboard: %w", err), "choose another one with --port")
+	}
+	server := dashboard.New(snapshots, listener)
+	e.info(noCluster, "The dashboard is at %s until you press Ctrl-C; whoever has this address can see it", server.URL())
+	return server.Serve(ctx)
+}
+
+// hidden returns the kinds of the dashboard that the user may not list and watch in all namespaces, with what helps.
+// If the API server does not say, the user may try.
+func (c *cluster) hidden(ctx context.Context) map[string]string {
+	out, mu := map[string]string{}, sync.Mutex{}
+	_ = onEach((&view.Snapshot{}).Lists(), func(list runtime.Object) error { // it has no error
+		gvk, err := apiutil.GVKForObject(view.NewItem(list), c.Scheme())
+		if err != nil {
+			return nil
+		}
+		mapping, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		why := ""
+		switch {
+		case meta.IsNoMatchError(err):
+			why = "the cluster does not know this kind"
+		case err == nil && !(c.may(ctx, "list", mapping) && c.may(ctx, "watch", mapping)):
+			why = fmt.Sprintf("the user may not list and watch %s in all namespaces; an administrator can grant it",
+				mapping.Resource.GroupResource())
+		}
+		if why != "" {
+			mu.Lock()
+			defer mu.Unlock()
+			out[gvk.Kind] = why
+		}
+		return nil
+	})
+	return out
+}
+
+// may reports whether the user may do something with a resource in all namespaces.
+func (c *cluster) may(ctx context.Context, verb string, of *meta.RESTMapping) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: of.Resource.Group,
+			Version: of.Resource.Version, Resource: of.Resource.Resource}}}
+	return c.Create(ctx, review) != nil || review.Status.Allowed
+}

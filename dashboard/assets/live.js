@@ -1,0 +1,59 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Keeps the open page up to date: the server sends the content of <main> whenever it changes. Elements that stay are
+// changed in place, so that focus, scroll position and open details are kept. The server has escaped all text.
+"use strict";
+
+const main = document.getElementById("main");
+const connection = document.getElementById("connection");
+
+// patch makes the children of have those of want. Elements with an ID are found by it, others by their place.
+function patch(have, want) {
+  let next = have.firstChild;
+  for (const child of [...want.childNodes]) {
+    const known = child.id ? [...have.children].find((e) => e.id === child.id) : undefined;
+    if (known && known !== next) {
+      have.insertBefore(known, next);
+      next = known;
+    }
+    if (!next || next.nodeName !== child.nodeName || (next.id || "") !== (child.id || "")) {
+      have.insertBefore(child, next);
+      continue;
+    }
+    if (next.nodeType === Node.ELEMENT_NODE) {
+      attributes(next, child);
+      patch(next, child);
+    } else if (next.nodeValue !== child.nodeValue) {
+      next.nodeValue = child.nodeValue;
+    }
+    next = next.nextSibling;
+  }
+  while (next) {
+    const gone = next;
+    next = next.nextSibling;
+    gone.remove();
+  }
+}
+
+// attributes gives have the attributes of want. Whether details are open is up to the user.
+function attributes(have, want) {
+  for (const { name } of [...have.attributes]) {
+    if (!want.hasAttribute(name) && name !== "open") have.removeAttribute(name);
+  }
+  for (const { name, value } of [...want.attributes]) {
+    if (have.getAttribute(name) !== value) have.setAttribute(name, value);
+  }
+}
+
+const source = new EventSource("/live?page=" + encodeURIComponent(decodeURIComponent(location.pathname)));
+source.onmessage = (event) => {
+  connection.textContent = "";
+  const fresh = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
+  patch(main, fresh.body);
+};
+source.onerror = () => {
+  connection.textContent = source.readyState === EventSource.CLOSED
+    ? "Not live: liqoctl refuses; open the address that it printed last."
+    : "Not live: liqoctl does not answer. Trying again.";
+};

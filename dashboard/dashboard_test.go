@@ -1,0 +1,242 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/liqo-go/liqo/view"
+)
+
+var update = flag.Bool("update", false, "write the pages in testdata")
+
+// start serves a snapshot and returns the server, and a client that keeps neither cookies nor follows redirects.
+func start(t *testing.T, snapshots *Snapshots) (*Server, *http.Client) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(snapshots, listener)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		stop()
+		transport.CloseIdleConnections()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func recorded(t *testing.T) *view.Snapshot {
+	t.Helper()
+	demo, err := Demo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return demo
+}
+
+// request returns a request of the server with its cookie.
+func (s *Server) request(t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.listener.Addr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: s.cookie(), Value: s.session})
+	return r
+}
+
+// answer returns status and body of the answer to a request.
+func answer(t *testing.T, c *http.Client, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	response, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }() // it was read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// TestAttackDashboardRequests: another site, another name for loopback, another user of the machine and a method that
+// writes try the dashboard.
+//
+// Outcome: each is refused before anything of the cluster is shown, and no answer allows scripts that are not its own.
+func TestAttackDashboardRequests(t *testing.T) {
+	s, c := start(t, NewSnapshots(recorded(t)))
+	host := s.listener.Addr().String()
+	for name, test := range map[string]struct {
+		change func(*http.Request)
+		want   int
+	}{
+		"own":               {func(*http.Request) {}, http.StatusOK},
+		"head":              {func(r *http.Request) { r.Method = http.MethodHead }, http.StatusOK},
+		"own origin":        {func(r *http.Request) { r.Header.Set("Origin", "http://"+host) }, http.StatusOK},
+		"rebound name":      {func(r *http.Request) { r.Host = "attacker.example" }, http.StatusMisdirectedRequest},
+		"name with port":    {func(r *http.Request) { r.Host = "attacker.example:80" }, http.StatusMisdirectedRequest},
+		"other port":        {func(r *http.Request) { r.Host = "127.0.0.1:1" }, http.StatusMisdirectedRequest},
+		"other origin":      {func(r *http.Request) { r.Header.Set("Origin", "https://attacker.example") }, http.StatusForbidden},
+		"no origin":         {func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
+		"secure own origin": {func(r *http.Request) { r.Header.Set("Origin", "https://"+host) }, http.StatusForbidden},
+		"no cookie":         {func(r *http.Request) { r.Header.Del("Cookie") }, http.StatusForbidden},
+		"empty cookie":      {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"=") }, http.StatusForbidden},
+		"token as cookie":   {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"="+s.token) }, http.StatusForbidden},
+		"wrong token": {func(r *http.Request) {
+			r.Header.Del("Cookie")
+			r.URL.RawQuery = "token=" + s.session
+		}, http.StatusForbidden},
+		"post":    {func(r *http.Request) { r.Method = http.MethodPost }, http.StatusMethodNotAllowed},
+		"delete":  {func(r *http.Request) { r.Method = http.MethodDelete }, http.StatusMethodNotAllowed},
+		"asset":   {func(r *http.Request) { r.URL.Path = "/assets/live.js" }, http.StatusOK},
+		"no page": {func(r *http.Request) { r.URL.Path = "/peer" }, http.StatusNotFound},
+		"no peer": {func(r *http.Request) { r.URL.Path = "/peers/atlantis" }, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := s.request(t, http.MethodGet, "/")
+			test.change(r)
+			response, body := answer(t, c, r)
+			if response.StatusCode != test.want || test.want > 400 && strings.Contains(body, "milan") {
+				t.Errorf("got %s, want %d: %.100s", response.Status, test.want, body)
+			}
+			if got := response.Header.Get("Content-Security-Policy"); got != policy || strings.Contains(got, "unsafe") {
+				t.Errorf("policy %q", got)
+			}
+		})
+	}
+}
+
+// TestTokenBecomesACookie: the token of the printed address is exchanged for a cookie and is gone from the address.
+func TestTokenBecomesACookie(t *testing.T) {
+	s, c := start(t, NewSnapshots(recorded(t)))
+	for _, path := range []string{"/", "/peers/milan", "//attacker.example/"} {
+		r := s.request(t, http.MethodGet, path+"?token="+s.token)
+		r.Header.Del("Cookie")
+		response, _ := answer(t, c, r)
+		cookie := response.Header.Get("Set-Cookie")
+		for _, want := range []string{s.cookie() + "=" + s.session, "HttpOnly", "SameSite=Strict", "Path=/"} {
+			if !strings.Contains(cookie, want) {
+				t.Errorf("%s: cookie %q lacks %s", path, cookie, want)
+			}
+		}
+		to := response.Header.Get("Location")
+		if response.StatusCode != http.StatusSeeOther || strings.Contains(to, "token") || strings.HasPrefix(to, "//") {
+			t.Errorf("%s: got %s to %q", path, response.Status, to)
+		}
+	}
+	if !strings.HasPrefix(s.URL(), "http://127.0.0.1:") || s.token == s.session || len(s.token) < 40 {
+		t.Error("the address or the secrets are not as they should be")
+	}
+}
+
+// TestPages compares the pages of recorded clusters with testdata.
+func TestPages(t *testing.T) {
+	s, c := start(t, NewSnapshots(recorded(t)))
+	for name, path := range map[string]string{"map": "/", "peer-works": "/peers/milan", "peer-tunnel-down": "/peers/naples",
+		"peer-consumer": "/peers/turin", "workloads": "/workloads", "events": "/events"} {
+		response, got := answer(t, c, s.request(t, http.MethodGet, path))
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s: %s", path, response.Status, got)
+		}
+		file := filepath.Join("testdata", name+".html")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: %s", path, diff)
+		}
+	}
+}
+
+// TestLive: an open page gets its content at once, and again when it looks different.
+func TestLive(t *testing.T) {
+	snapshots := NewSnapshots(recorded(t))
+	s, c := start(t, snapshots)
+	response, err := c.Do(s.request(t, http.MethodGet, "/live?page=%2F"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	next := func() (text string) {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				if err := json.Unmarshal([]byte(data), &text); err != nil {
+					t.Fatal(err)
+				}
+				return text
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+		return ""
+	}
+	if text := next(); !strings.Contains(text, "naples") || strings.Contains(text, "<html") {
+		t.Errorf("first: %.200s", text)
+	}
+	snapshots.Set(recorded(t)) // looks the same
+	fewer := recorded(t)
+	fewer.ForeignClusters.Items = fewer.ForeignClusters.Items[:1]
+	snapshots.Set(fewer)
+	if text := next(); strings.Contains(text, "naples") || !strings.Contains(text, "milan") {
+		t.Errorf("second: %.200s", text)
+	}
+}
+
+// TestStreamsAreBounded: beyond the limit, further open pages are refused, and a page without a stream is none.
+func TestStreamsAreBounded(t *testing.T) {
+	s, c := start(t, NewSnapshots(recorded(t)))
+	for range maxStreams {
+		s.streams <- struct{}{}
+	}
+	if response, _ := answer(t, c, s.request(t, http.MethodGet, "/live?page=/")); response.StatusCode != http.StatusServiceUnavailable {
+		t.Error(response.Status)
+	}
+	if response, _ := answer(t, c, s.request(t, http.MethodGet, "/live?page=https://x/")); response.StatusCode != http.StatusNotFound {
+		t.Error(response.Status)
+	}
+}
+
+// TestBundleIsSmall: what a browser loads beside a page is far under 300 KB.
+func TestBundleIsSmall(t *testing.T) {
+	size := 0
+	for _, name := range []string{"assets/live.js", "assets/style.css"} {
+		text, err := assets.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(text)
+	}
+	if size > 30_000 {
+		t.Errorf("%d bytes", size)
+	}
+}

@@ -1,0 +1,84 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/liqo-go/liqo/view"
+)
+
+// Snapshots holds the latest snapshot of a cluster. It can be used by several goroutines.
+type Snapshots struct {
+	mu      sync.Mutex
+	latest  *view.Snapshot
+	changed chan struct{}
+}
+
+// NewSnapshots returns Snapshots that hold the first one.
+func NewSnapshots(first *view.Snapshot) *Snapshots {
+	return &Snapshots{latest: first, changed: make(chan struct{})}
+}
+
+// Set replaces the snapshot, which is not changed any more.
+func (s *Snapshots) Set(next *view.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = next
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Get returns the latest snapshot, and a channel that is closed when there is another one.
+func (s *Snapshots) Get() (*view.Snapshot, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest, s.changed
+}
+
+// live sends the changing part of a page as server-sent events: at once, and whenever it looks different.
+func (s *Server) live(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Query().Get("page")
+	if snapshot, _ := s.snapshots.Get(); r.Method != http.MethodGet || !exists(snapshot, path) {
+		http.NotFound(w, r)
+		return
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, "too many open pages; close some", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	for last := ""; ; {
+		snapshot, changed := s.snapshots.Get()
+		what, _ := find(snapshot, path)
+		text, err := fragment(what)
+		if err != nil {
+			return
+		}
+		if text != last {
+			line, _ := json.Marshal(text) // one line, of a string
+			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil || out.Flush() != nil {
+				return
+			}
+			last = text
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func exists(s *view.Snapshot, path string) bool {
+	_, ok := find(s, path)
+	return ok
+}
