@@ -1,0 +1,148 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/liqo-go/liqo/cli"
+)
+
+var (
+	printedURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\?token=[\w-]+`)
+	tokenOf    = regexp.MustCompile(`/\?token=.*`)
+)
+
+// dashboard runs liqoctl dashboard and returns the address of its pages and a browser that was admitted. It ends with
+// the test, without an error.
+func (s *session) dashboard(t *testing.T, kubeconfig string) (string, *http.Client) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	reader, writer := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: writer, ErrOut: writer}
+		ended <- cli.Run(ctx, []string{"liqoctl", "dashboard", "--kubeconfig", filepath.Join(s.dir, kubeconfig)}, streams)
+		_ = writer.Close() // the reader ends
+	}()
+	out := bufio.NewReader(reader)
+	line, err := out.ReadString('\n')
+	url := printedURL.FindString(line)
+	if err != nil || url == "" {
+		stop()
+		t.Fatalf("liqoctl dashboard printed %q, %v", line, err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(func() {
+		stop()
+		transport.CloseIdleConnections()
+		if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
+			t.Errorf("liqoctl dashboard printed %q, %v", rest, err)
+		}
+		if code := <-ended; code != 0 {
+			t.Errorf("liqoctl dashboard ended with %d", code)
+		}
+	})
+	browser := &http.Client{Transport: transport, Jar: jar}
+	s.browse(t, browser, url)
+	return tokenOf.ReplaceAllString(url, ""), browser
+}
+
+// browse opens a page.
+func (s *session) browse(t *testing.T, browser *http.Client, url string) *bufio.Scanner {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(stop)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", url, response.Status)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	return lines
+}
+
+// shows waits until a page that is kept up to date contains all texts, a minute at most.
+func shows(t *testing.T, page *bufio.Scanner, texts ...string) {
+	t.Helper()
+	last := ""
+	for page.Scan() {
+		if data, ok := strings.CutPrefix(page.Text(), "data: "); !ok || json.Unmarshal([]byte(data), &last) != nil {
+			continue
+		}
+		missing := false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(last, text)
+		}
+		if !missing {
+			return
+		}
+	}
+	t.Fatalf("the page ended without %q: %v; last %s", texts, page.Err(), last)
+}
+
+// TestDashboard: the pages follow the cluster. A user with few rights sees what they cover, and why the rest is missing.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	cluster, user := s.admin("rome")
+	user.Impersonate, user.ImpersonateGroups = "alice", []string{"system:authenticated"}
+	s.kubeconfig(t, "alice", cluster, user)
+	s.apply(t, "rome", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: liqo-clusterid-configmap, namespace: liqo}, data: {CLUSTER_ID: rome}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: looks}
+rules:
+- {apiGroups: [core.liqo.io], resources: [foreignclusters], verbs: [list, watch]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: looks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: looks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+`))
+	url, browser := s.dashboard(t, "rome")
+	page := s.browse(t, browser, url+"/live?page=/")
+	shows(t, page, "0 peers", "no pod of Liqo runs in namespace liqo")
+	began := time.Now()
+	peer := `{apiVersion: core.liqo.io/v1beta1, kind: ForeignCluster, metadata: {name: milan}, spec: {clusterID: milan},
+status: {role: Provider, modules: {networking: {enabled: true, conditions: [{type: NetworkConnectionStatus, status: Error,
+message: "<b>nothing</b> arrives"}]}, authentication: {enabled: false}, offloading: {enabled: false}}}}`
+	s.apply(t, "rome", []byte(peer))
+	shows(t, page, "1 peer,", "milan", `&lt;b&gt;nothing`)
+	t.Logf("a peer was shown %s after the first request to make it", time.Since(began).Round(time.Millisecond))
+
+	url, browser = s.dashboard(t, "alice")
+	shows(t, s.browse(t, browser, url+"/live?page=/"), "1 peer,", "milan",
+		"Pod: the user may not list and watch pods in all namespaces")
+	shows(t, s.browse(t, browser, url+"/live?page=/events"), "Not known: the user may not list and watch events")
+}
