@@ -25,9 +25,11 @@ func (e *env) dashboardCommand() *cobra.Command {
 	var port uint16
 	var demo bool
 	cmd := &cobra.Command{Use: "dashboard", Short: "Show the cluster and its peerings as web pages", Args: cobra.NoArgs,
-		Long: "dashboard serves web pages about the cluster on this machine, to all who have the printed address, until it " +
-			"is interrupted. It installs nothing and changes nothing. It reads with the rights of the kubeconfig.",
-		Example: "  liqoctl dashboard\n  liqoctl dashboard --kubeconfig rome.yaml --port 8080\n  liqoctl dashboard --demo",
+		Long: "dashboard serves web pages about the cluster on this machine, to all who have the printed address, " +
+			"until it is interrupted. It installs nothing and changes nothing. It reads with the rights of the " +
+			"kubeconfig.",
+		Example: "  liqoctl dashboard\n  liqoctl dashboard --kubeconfig rome.yaml --port 8080\n" +
+			"  liqoctl dashboard --demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !demo {
 				return e.watchDashboard(cmd, port)
@@ -75,7 +77,8 @@ func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashbo
 		return hint(fmt.Errorf("open a port for the dashboard: %w", err), "choose another one with --port")
 	}
 	server := dashboard.New(snapshots, listener)
-	e.info(noCluster, "The dashboard is at %s until you press Ctrl-C; whoever has this address can see it", server.URL())
+	e.info(noCluster, "The dashboard is at %s until you press Ctrl-C; whoever has this address can see it",
+		server.URL())
 	return server.Serve(ctx)
 }
 

@@ -69,7 +69,7 @@ func printable(node parse.Node) {
 	}
 }
 
-// shown is what a page shows. Name is that of its template.
+// shown holds the content of a page. Name is that of its template.
 type shown struct {
 	Name, Title, Path, ClusterID, Stale string
 	Data                                any

@@ -128,7 +128,8 @@ func (s *Snapshot) own() Own {
 		out.Health = &health
 		for i := range pods {
 			if pod := &pods[i]; !isHealthy(pod) {
-				out.Problems = append(out.Problems, strings.TrimSuffix(nameOf(pod)+": "+s.Source().podReason(pod), ": "))
+				problem := nameOf(pod) + ": " + cmp.Or(s.Source().podReason(pod), "not ready")
+				out.Problems = append(out.Problems, problem)
 			}
 		}
 		if len(pods) == 0 {
@@ -154,7 +155,7 @@ func (s *Snapshot) hidden() []string {
 	return out
 }
 
-// use is what was granted and what of it is used.
+// use holds granted amounts, and how much of them is used.
 type use struct{ granted, used corev1.ResourceList }
 
 // usage holds the amounts by peer.

@@ -106,7 +106,7 @@ func conditionsOf(f *corev1beta1.ForeignCluster) []Condition {
 	return out
 }
 
-// Event is what Kubernetes tells about an object. At is zero if it does not say when.
+// Event reports what happened to an object. At is zero if it does not say when.
 type Event struct {
 	At                    time.Time
 	Warning               bool
