@@ -5,12 +5,15 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -133,8 +136,12 @@ type watchError struct {
 // (defaultBackoffMax in reflector.go of client-go).
 const errorLasts = 45 * time.Second
 
-// Handle takes an error of an informer.
+// Handle takes an error of an informer. Watches that end in good order, or that are too old to go on, begin again at
+// once: that is no error.
 func (e *WatchErrors) Handle(_ context.Context, _ *cache.Reflector, err error) {
+	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
 	e.last.Store(&watchError{err.Error(), time.Now()})
 }
 

@@ -46,14 +46,26 @@ function attributes(have, want) {
   }
 }
 
-const source = new EventSource("/live?page=" + encodeURIComponent(decodeURIComponent(location.pathname)));
-source.onmessage = (event) => {
-  connection.textContent = "";
-  const fresh = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
-  patch(main, fresh.body);
-};
-source.onerror = () => {
-  connection.textContent = source.readyState === EventSource.CLOSED
-    ? "Not live: liqoctl refuses; open the address that it printed last."
-    : "Not live: liqoctl does not answer. Trying again.";
-};
+let source;
+
+// follow listens while the page can be seen: browsers open few connections to a host, and each open page needs one.
+function follow() {
+  if (document.hidden) {
+    source?.close();
+    source = undefined;
+  } else if (!source) {
+    source = new EventSource("/live?page=" + encodeURIComponent(decodeURIComponent(location.pathname)));
+    source.onmessage = (event) => {
+      connection.textContent = "";
+      patch(main, new DOMParser().parseFromString(JSON.parse(event.data), "text/html").body);
+    };
+    source.onerror = () => {
+      connection.textContent = source?.readyState === EventSource.CLOSED
+        ? "Not live: liqoctl refuses; open the address that it printed last."
+        : "Not live: liqoctl does not answer. Trying again.";
+    };
+  }
+}
+
+document.addEventListener("visibilitychange", follow);
+follow();
