@@ -104,7 +104,8 @@ func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) 
 	}
 }
 
-// Problems returns what is wrong with a peering: the alerts of its modules and slices.
+// Problems returns what is wrong with a peering: the alerts of its modules and slices. What a
+// ForeignCluster repeats of another object is there once.
 func (p *Peer) Problems() []string {
 	out := slices.Concat(p.Network.Alerts, p.Authentication.Alerts, p.Offloading.Alerts)
 	for _, slice := range p.Authentication.ResourceSlices {
@@ -112,7 +113,15 @@ func (p *Peer) Problems() []string {
 			out = append(out, "resource slice "+slice.Name+": "+alert)
 		}
 	}
-	return out
+	seen := map[string]bool{}
+	return slices.DeleteFunc(out, func(problem string) bool {
+		_, said, _ := strings.Cut(problem, ": ")
+		if at := strings.LastIndex(said, " ("); at > 0 && strings.HasSuffix(said, ")") {
+			said = said[:at] // the reason, which alerts of conditions have at their end
+		}
+		defer func() { seen[said] = true }()
+		return seen[said]
+	})
 }
 
 func (s *Snapshot) own() Own {
