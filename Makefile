@@ -123,6 +123,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
 	go build -o bin/helm helm.sh/helm/v3/cmd/helm
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
+	$(STORIES) -run '^TestTemplates$$' -pair templates
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies
 	$(STORIES) -v -run '^TestRelease$$' -pair release -load=false
 	$(STORIES) -run '^TestFlux$$' -pair flux
