@@ -48,7 +48,7 @@ func (p ports) String() string {
 	if p.to == nil {
 		return "[]"
 	}
-	return fmt.Sprint(*p.to)
+	return strings.ReplaceAll(fmt.Sprint(*p.to), " ", ",") // as pflag's own type prints it
 }
 
 // Set adds ports.
@@ -65,8 +65,8 @@ func (p ports) Set(text string) error {
 	return nil
 }
 
-// Type is the type that help shows.
-func (p ports) Type() string { return "ints" }
+// Type is that of pflag's own type, which help shows as ints.
+func (p ports) Type() string { return "intSlice" }
 
 // address is the value of a flag for host and port to listen on; 0 or empty = do not.
 type address struct{ to *string }
