@@ -107,7 +107,7 @@ func (f *Flags) Options() (Options, error) {
 	if o.Ping.Interval <= 0 || o.Ping.Threshold <= 0 {
 		return o, errors.New("flags --ping-interval and --ping-loss-threshold must be positive")
 	}
-	if min(o.Lease.Duration, o.Lease.RenewDeadline, o.Lease.RetryPeriod) <= 0 {
+	if o.LeaderElection && min(o.Lease.Duration, o.Lease.RenewDeadline, o.Lease.RetryPeriod) <= 0 {
 		return o, errors.New("the times of flags --leader-election-… must be positive")
 	}
 	if f.podIP != "" {

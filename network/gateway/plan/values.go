@@ -32,7 +32,7 @@ func (n number) String() string {
 func (n number) Set(text string) error {
 	value, err := strconv.Atoi(text)
 	if err != nil || value < n.least || value > n.most {
-		return fmt.Errorf("%q is no number from %d to %d", text, n.least, n.most)
+		return fmt.Errorf("%q must be a number from %d to %d", text, n.least, n.most)
 	}
 	*n.to = value
 	return nil
@@ -86,7 +86,7 @@ func (a address) Set(text string) error {
 			return err
 		}
 		if _, err := strconv.ParseUint(service, 10, 16); err != nil {
-			return fmt.Errorf("port %q of %q is no number from 0 to 65535", service, text)
+			return fmt.Errorf("port %q of %q must be a number from 0 to 65535", service, text)
 		}
 	}
 	*a.to = text

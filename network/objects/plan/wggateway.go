@@ -38,9 +38,9 @@ const (
 	annotationPublicKey = "networking.liqo.io/public-key"
 	// ConditionServiceMonitorIgnored is True on gateways whose template asks for a ServiceMonitor.
 	ConditionServiceMonitorIgnored = "ServiceMonitorIgnored"
-	// fabricWithin is how long a gateway's pods wait for the rollout of the fabric, which takes some
-	// 2 s per node.
-	fabricWithin = 5 * time.Minute
+	// fabricWithin and, if longer, fabricPerNode for each node is how long a gateway's pods wait for
+	// the rollout of the fabric, which takes some 2 s per node.
+	fabricWithin, fabricPerNode = 5 * time.Minute, 4 * time.Second
 )
 
 // WgGatewayInput holds the common input of WgGatewayServer and WgGatewayClient.
@@ -91,7 +91,12 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 	service := w.service(root.Spec.Service, api.GatewayServiceName(root.Name))
 	run.resolveTargets(service)
 	service.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses || w.alone()
-	plan.Objects = append(plan.Objects, service)
+	w.follow(service)
+	if len(plan.Preserve) > 0 && in.Service != nil {
+		plan.Preserve = append(plan.Preserve, service) // it leads to pods as the Deployment will have them
+	} else {
+		plan.Objects = append(plan.Objects, service)
+	}
 	internal := w.internalEndpoint()
 	endpoint := serverEndpoint(in.Service, in.entries(internal))
 	if plan.State == desired.Ready && endpoint == nil {
@@ -137,14 +142,14 @@ func (w wgGateway) name() string { return api.GatewayResourceName(w.root.GetName
 func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []metav1.Condition) {
 	keys, public, verdict := w.keys()
 	deployment, run, err := w.workload(public)
-	rolls, left := w.fabricRolls(before)
+	rolling, left := w.fabricRolls(before)
 	plan := desired.Plan{Verdict: verdict, Objects: w.rights()}
 	switch {
 	case public == nil: // without a valid pair the running Deployment stays
 	case err != nil: // so it does if another would end at its start
 		plan.Verdict = desired.Block("TemplateInvalid", "container %s of the gateway's template would not start: %v; "+
 			"correct the template", gatewayContainer, err).Verdict
-	case rolls && left > 0:
+	case rolling != nil && left > 0:
 		plan.Preserve, plan.RequeueAfter = []desired.Object{deployment}, left
 	default:
 		plan.Objects = append(plan.Objects, deployment)
@@ -156,10 +161,8 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []
 			ObservedGeneration: w.root.GetGeneration(),
 		}, w.Now))
 	}
-	if rolls {
-		report(netv1beta1.ConditionFabricRolling, netv1beta1.ReasonRolling, fmt.Sprintf(
-			"while DaemonSet %s replaces its pods, those of the gateway are not replaced, for at most %v",
-			api.FabricName, fabricWithin))
+	if rolling != nil {
+		conditions = append(conditions, *rolling)
 	}
 	if reason, message := run.summary(); reason != "" {
 		report(netv1beta1.ConditionTemplateReduced, reason, message)
@@ -182,20 +185,31 @@ func (w wgGateway) plan(before []metav1.Condition) (desired.Plan, adaptation, []
 	return plan, run, conditions
 }
 
-// fabricRolls reports whether the pods of the fabric are being replaced, and for how long the pods of
-// the gateway wait for that. A node without a fabric does not learn that a gateway has moved, and
-// loses the packets to it until it has one again.
-func (w wgGateway) fabricRolls(before []metav1.Condition) (rolls bool, left time.Duration) {
+// fabricRolls returns the condition FabricRolling while the pods of the fabric are being replaced, else
+// nil, and for how long the pods of the gateway wait for that. A node without a fabric does not learn
+// that a gateway has moved, and loses the packets to it until it has one again. Each rollout has a
+// condition of its own, so one that a dead node holds up does not use up the time of the next.
+func (w wgGateway) fabricRolls(before []metav1.Condition) (rolling *metav1.Condition, left time.Duration) {
 	if w.Fabric == nil || len(w.Pods) == 0 {
-		return false, 0
+		return nil, 0
 	}
-	left = fabricWithin
-	c := meta.FindStatusCondition(before, netv1beta1.ConditionFabricRolling)
-	if c != nil {
+	left = max(fabricWithin, time.Duration(w.Fabric.Status.DesiredNumberScheduled)*fabricPerNode)
+	now := metav1.Condition{
+		Type: netv1beta1.ConditionFabricRolling, Status: metav1.ConditionTrue, Reason: netv1beta1.ReasonRolling,
+		Message: fmt.Sprintf("while DaemonSet %s replaces its pods (generation %d), those of the gateway are not "+
+			"replaced, for at most %v", api.FabricName, w.Fabric.Generation, left),
+		ObservedGeneration: w.root.GetGeneration(), LastTransitionTime: metav1.NewTime(w.Now),
+	}
+	c := meta.FindStatusCondition(before, now.Type)
+	same := c != nil && c.Message == now.Message
+	if same {
+		now.LastTransitionTime = c.LastTransitionTime
 		left -= w.Now.Sub(c.LastTransitionTime.Time)
 	}
-	rolls, lacks := Rollout(w.Fabric)
-	return rolls || lacks && c != nil && left > 0, left
+	if rolls, lacks := Rollout(w.Fabric); rolls || lacks && same && left > 0 {
+		return &now, left
+	}
+	return nil, 0
 }
 
 // Rollout reports whether a DaemonSet has pods to replace, and whether a node lacks a ready pod.
@@ -378,6 +392,18 @@ func (w wgGateway) service(t netv1beta1.ServiceTemplate, name string) *corev1.Se
 			Labels: labels.Merge(t.Labels, w.labels(nil)), Annotations: t.Annotations,
 		},
 		Spec: *t.Spec.DeepCopy(),
+	}
+}
+
+// follow makes a Service select the pods by the labels that the Deployment's kept selector gives them.
+func (w wgGateway) follow(service *corev1.Service) {
+	if w.Deployment == nil || w.Deployment.Spec.Selector == nil {
+		return
+	}
+	for key, value := range w.Deployment.Spec.Selector.MatchLabels {
+		if _, ok := service.Spec.Selector[key]; ok {
+			service.Spec.Selector[key] = value
+		}
 	}
 }
 

@@ -319,17 +319,19 @@ func TestGatewaysWaitForTheFabric(t *testing.T) {
 		claim, fabric, pod string
 		since              time.Duration // of the condition; 0 = there is none
 		waits, told        bool
+		generation         int64 // of the DaemonSet when the condition began
 	}{
-		{"there is no fabric", "", running, 0, false, false},
-		{"all are ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, 0, false, false},
-		{"a node is down", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, 0, false, false},
-		{"another template was not seen", "{observedGeneration: -1}", running, 0, true, true},
-		{"one is replaced", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, 0, true, true},
-		{"the gateway has no pod", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", "", 0, false, false},
-		{"the last one starts", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, time.Minute, true, true},
-		{"the last one is ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, time.Minute, false, false},
-		{"a rollout hangs", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, fabricWithin, false, true},
-		{"the last one does not start", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, fabricWithin, false, false},
+		{"there is no fabric", "", running, 0, false, false, 0},
+		{"all are ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, 0, false, false, 0},
+		{"a node is down", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, 0, false, false, 0},
+		{"another template was not seen", "{observedGeneration: -1}", running, 0, true, true, 0},
+		{"one is replaced", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, 0, true, true, 0},
+		{"the gateway has no pod", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", "", 0, false, false, 0},
+		{"the last one starts", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, time.Minute, true, true, 0},
+		{"the last one is ready", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2}", running, time.Minute, false, false, 0},
+		{"a rollout hangs", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, fabricWithin, false, true, 0},
+		{"the last one does not start", "{desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberUnavailable: 1}", running, fabricWithin, false, false, 0},
+		{"another rollout begins", "{desiredNumberScheduled: 2, updatedNumberScheduled: 1}", running, time.Hour, true, true, -1},
 	} {
 		in := serverInput()
 		if c.fabric != "" {
@@ -340,9 +342,12 @@ func TestGatewaysWaitForTheFabric(t *testing.T) {
 			in.Pods = []corev1.Pod{gatewayPod(t, c.pod)}
 		}
 		if c.since > 0 {
-			in.Root.Status.Conditions = []metav1.Condition{{
-				Type: netv1beta1.ConditionFabricRolling, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(in.Now.Add(-c.since)),
-			}}
+			w := wgGateway{WgGatewayInput: in.WgGatewayInput, root: in.Root}
+			w.Fabric = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: c.generation}}
+			w.Fabric.Status.UpdatedNumberScheduled, w.Fabric.Status.DesiredNumberScheduled = 1, 2
+			w.Now = in.Now.Add(-c.since)
+			began, _ := w.fabricRolls(nil)
+			in.Root.Status.Conditions = []metav1.Condition{*began}
 		}
 		plan := WgGatewayServer(in)
 		of := func(o desired.Object) bool { _, ok := o.(*appsv1.Deployment); return ok }
@@ -351,8 +356,36 @@ func TestGatewaysWaitForTheFabric(t *testing.T) {
 		if kept != c.waits || written == c.waits || told != c.told {
 			t.Errorf("%s: the Deployment stays: %t, is written: %t, the condition tells: %t", c.claim, kept, written, told)
 		}
-		if want := fabricWithin - c.since; c.waits && plan.RequeueAfter != want {
+		want := fabricWithin
+		if c.generation == 0 {
+			want -= c.since
+		}
+		if c.waits && plan.RequeueAfter != want {
 			t.Errorf("%s: tried again after %v, not %v", c.claim, plan.RequeueAfter, want)
 		}
+	}
+}
+
+// TestServiceFollowsTheSelector: a Deployment keeps its selector, so a Service of another template
+// selects the labels that pods have. While the Deployment waits for the fabric, so does the Service.
+func TestServiceFollowsTheSelector(t *testing.T) {
+	in := serverInput()
+	in.Root.Spec.Service.Spec.Selector = map[string]string{"app": "new", "tier": "net"}
+	in.Deployment = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}}}}
+	in.Service, in.Pods = &corev1.Service{}, []corev1.Pod{gatewayPod(t, "{phase: Running, podIP: 10.10.1.7}")}
+	find := func(objects []desired.Object) (selector map[string]string) {
+		for _, o := range objects {
+			if service, ok := o.(*corev1.Service); ok {
+				selector = service.Spec.Selector
+			}
+		}
+		return selector
+	}
+	if got := find(WgGatewayServer(in).Objects); got["app"] != "old" || got["tier"] != "net" {
+		t.Errorf("the Service selects %v", got)
+	}
+	in.Fabric = &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1}}
+	if plan := WgGatewayServer(in); find(plan.Objects) != nil || find(plan.Preserve) == nil {
+		t.Error("the Service does not wait with the Deployment")
 	}
 }
