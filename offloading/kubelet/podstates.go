@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -70,7 +71,8 @@ func (p PodStates) Collect(to chan<- prometheus.Metric) {
 }
 
 // podStates returns the number of pods in each state, and the age of the oldest in those that
-// should be short. A pending pod ages from the time at which it was bound to the node.
+// should be short. A pending pod ages from the time at which it was bound to the node. Pods of
+// DaemonSets that tolerate all taints wait here for ever, and do not count as pending.
 func podStates(pods []corev1.Pod, now time.Time) (counts map[string]int, oldest map[string]time.Duration) {
 	counts = map[string]int{pending: 0, "running": 0, "succeeded": 0, "failed": 0, terminating: 0}
 	oldest = map[string]time.Duration{pending: 0, terminating: 0}
@@ -88,10 +90,26 @@ func podStates(pods []corev1.Pod, now time.Time) (counts map[string]int, oldest 
 		if state == "" {
 			state = pending
 		}
+		if state == pending && ofDaemonSet(p) {
+			continue
+		}
 		counts[state]++
 		if age, ages := oldest[state]; ages {
 			oldest[state] = max(age, now.Sub(since))
 		}
 	}
 	return counts, oldest
+}
+
+// ofDaemonSet reports whether a pod is pinned to its node by name, as pods of DaemonSets are.
+func ofDaemonSet(p *corev1.Pod) bool {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return false
+	}
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return required != nil && slices.ContainsFunc(required.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(term.MatchFields, func(m corev1.NodeSelectorRequirement) bool {
+			return m.Key == metav1.ObjectNameField && slices.Equal(m.Values, []string{p.Spec.NodeName})
+		})
+	})
 }

@@ -30,10 +30,20 @@ func TestPodsAgeFromTheTimeTheyWereBound(t *testing.T) {
 		p.DeletionTimestamp = &end
 		return p
 	}
+	pinned := func(p corev1.Pod) corev1.Pod {
+		p.Spec.NodeName = "milan"
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"milan"}},
+			}}},
+		}}}
+		return p
+	}
 	counts, oldest := podStates([]corev1.Pod{
 		pod(corev1.PodPending, time.Hour, time.Minute), pod(corev1.PodPending, time.Minute, time.Second),
 		pod("", 2*time.Minute, 2*time.Second), pod(corev1.PodRunning, time.Hour, time.Hour),
 		deleted(pod(corev1.PodRunning, time.Hour, time.Hour), ago(-30*time.Second)),
+		pinned(pod(corev1.PodPending, time.Hour, time.Hour)), // of a DaemonSet: it waits for ever
 	}, now)
 	wantCounts := map[string]int{pending: 3, "running": 1, "succeeded": 0, "failed": 0, terminating: 1}
 	wantOldest := map[string]time.Duration{pending: time.Minute, terminating: 0}
