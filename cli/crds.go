@@ -22,7 +22,7 @@ func (c *cluster) applyCRDs(ctx context.Context, of *chart.Chart) error {
 	err = onEach(crds, func(crd *apiextensionsv1.CustomResourceDefinition) error {
 		crd.Labels = withDefaults(crd.Labels, c.env.labels)
 		crd.Annotations = withDefaults(crd.Annotations, c.env.annotations)
-		return kinds.Apply(ctx, c.WithWatch, crd)
+		return kinds.Apply(ctx, c.WithWatch, crd, of.Metadata.AppVersion)
 	})
 	if err != nil {
 		return err

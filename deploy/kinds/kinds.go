@@ -7,8 +7,8 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +18,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	semver "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/internal/await"
@@ -62,38 +65,60 @@ func Command() *cobra.Command {
 			return run(ctx, c, os.Getenv("POD_NAMESPACE"), version, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&version, "version", "",
-		"version of the chart; a newer one than the installed may drop fields")
+	cmd.Flags().StringVar(&version, "version", "", "version of the chart; kinds of a newer one stay")
 	return cmd
 }
 
-// run applies all definitions, unless those in the cluster are newer.
+// run applies all definitions, except those that a newer version left behind: they serve this one, too.
+// The label of a definition says which version it is of; Helm installs the first ones without it, and
+// the installed version counts.
 func run(ctx context.Context, c client.WithWatch, namespace, version string, out io.Writer) error {
 	crds, err := deploy.CRDs()
 	if err != nil {
 		return err
 	}
-	newer, err := Newer(ctx, c, namespace, version, crds)
+	installed, err := installedVersion(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
-	if newer != "" {
-		return errors.New(newer + "; upgrade to the version of the cluster's kinds or a newer one, or roll back")
+	live := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := c.List(ctx, live); err != nil {
+		return fmt.Errorf("list kinds: %w", err)
 	}
+	of := map[string]string{}
+	for i := range live.Items {
+		of[live.Items[i].Name] = cmp.Or(live.Items[i].Labels[api.LabelAppVersion], installed)
+	}
+	applied := 0
 	for _, crd := range crds {
-		if err := Apply(ctx, c, crd); err != nil {
+		if older(version, of[crd.Name]) {
+			fmt.Fprintf(out, "kind %s stays as version %s made it\n", crd.Name, of[crd.Name])
+			continue
+		}
+		if err := Apply(ctx, c, crd, version); err != nil {
 			return err
 		}
+		applied++
 	}
 	if err := Await(ctx, c, crds); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d kinds applied\n", len(crds))
+	fmt.Fprintf(out, "%d kinds applied\n", applied)
 	return nil
 }
 
-// Apply applies a definition.
-func Apply(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+// older reports whether a version is older than another. It is false if one of them is none.
+func older(version, other string) bool {
+	a, err := semver.ParseSemantic(version)
+	b, wrong := semver.ParseSemantic(other)
+	return err == nil && wrong == nil && a.LessThan(b)
+}
+
+// Apply applies the definition of a version; empty = not known.
+func Apply(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition, version string) error {
+	if version != "" {
+		crd.Labels = labels.Merge(crd.Labels, labels.Set{api.LabelAppVersion: version})
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {
 		return fmt.Errorf("convert kind %s: %w", crd.Name, err)

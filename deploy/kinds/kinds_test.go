@@ -5,12 +5,15 @@ package kinds
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/internal/apitest"
 )
 
@@ -47,14 +50,35 @@ func TestKinds(t *testing.T) {
 		t.Errorf("%d columns, want %d; %s", got, columns, &out)
 	}
 
-	newer := crd.DeepCopy()
-	newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["later"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-	if err := c.Update(t.Context(), newer); err != nil {
+	// After a rollback from v0.2.0 its kinds are there, and stay until it or a newer version comes.
+	for version, stays := range map[string]bool{"v0.1.0": true, "v0.1.1": true, "v0.2.0": false, "v0.3.0": false} {
+		out.Reset()
+		if err := Apply(t.Context(), c, definition(t, name, func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["later"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}), "v0.2.0"); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), c, "liqo", version, &out); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), key, &crd); err != nil {
+			t.Fatal(err)
+		}
+		_, there := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["later"]
+		if told := strings.Contains(out.String(), "kind "+name+" stays as version v0.2.0 made it"); there != stays || told != stays {
+			t.Errorf("%s: the kind of v0.2.0 is there: %t, want %t; %s", version, there, stays, &out)
+		}
+	}
+}
+
+// definition returns a definition of this version with a change.
+func definition(t *testing.T, name string, change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	crds, err := deploy.CRDs()
+	if err != nil {
 		t.Fatal(err)
 	}
-	want := "kind " + name + " in the cluster is newer than that of version v0.1.0, which has no field later; " +
-		"upgrade to the version of the cluster's kinds or a newer one, or roll back"
-	if err := run(t.Context(), c, "liqo", "v0.1.0", &out); err == nil || err.Error() != want {
-		t.Errorf("an older version applies its kinds: %v, want %s", err, want)
-	}
+	at := slices.IndexFunc(crds, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Name == name })
+	change(crds[at])
+	return crds[at]
 }

@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	semver "k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -22,13 +21,11 @@ import (
 // installed in the namespace: then fields may go.
 func Newer(ctx context.Context, c client.Reader, namespace, version string,
 	crds []*apiextensionsv1.CustomResourceDefinition) (string, error) {
-	d := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: namespace, Name: api.ControllerManagerName}
-	if err := client.IgnoreNotFound(c.Get(ctx, key, d)); err != nil {
-		return "", fmt.Errorf("read deployment %s: %w", key, err)
+	installed, err := installedVersion(ctx, c, namespace)
+	if err != nil {
+		return "", err
 	}
-	installed, err := semver.ParseSemantic(d.Labels[api.LabelAppVersion])
-	if wanted, wrong := semver.ParseSemantic(version); err == nil && wrong == nil && installed.LessThan(wanted) {
+	if older(installed, version) {
 		return "", nil
 	}
 	live := &apiextensionsv1.CustomResourceDefinitionList{}
@@ -48,6 +45,16 @@ func Newer(ctx context.Context, c client.Reader, namespace, version string,
 		}
 	}
 	return "", nil
+}
+
+// installedVersion returns the version of Liqo that is installed in a namespace; empty = none.
+func installedVersion(ctx context.Context, c client.Reader, namespace string) (string, error) {
+	d := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: namespace, Name: api.ControllerManagerName}
+	if err := client.IgnoreNotFound(c.Get(ctx, key, d)); err != nil {
+		return "", fmt.Errorf("read deployment %s: %w", key, err)
+	}
+	return d.Labels[api.LabelAppVersion], nil
 }
 
 // newerPart returns a version or field that live serves and crd lacks, or "" if crd has all of them.
