@@ -209,22 +209,26 @@ func change(t *testing.T, c client.Client, o client.Object, edit func()) {
 // TestFluxIsNotToldToPrintLogs: where Flux is installed, hooks lack the annotation that makes its controller panic.
 func TestFluxIsNotToldToPrintLogs(t *testing.T) {
 	t.Parallel()
-	c := load(t)
-	for _, flux := range []bool{false, true} {
+	chart := load(t)
+	for _, c := range []struct{ flux, off bool }{{}, {flux: true}, {off: true}} {
 		capabilities := chartutil.DefaultCapabilities.Copy()
-		if flux {
+		if c.flux {
 			capabilities.APIVersions = append(capabilities.APIVersions, "helm.toolkit.fluxcd.io/v2")
 		}
-		full, err := chartutil.ToRenderValues(c, values(t, minimal), installation, capabilities)
+		given := values(t, minimal)
+		if c.off {
+			given["hookLogs"] = false
+		}
+		full, err := chartutil.ToRenderValues(chart, given, installation, capabilities)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rendered, err := engine.RenderWithClientProvider(c, full, inCluster())
+		rendered, err := engine.RenderWithClientProvider(chart, full, inCluster())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if logs := strings.Contains(rendered["liqo/templates/hooks.yaml"], "hook-output-log-policy"); logs == flux {
-			t.Errorf("with Flux %v, hooks print logs: %v", flux, logs)
+		if logs := strings.Contains(rendered["liqo/templates/hooks.yaml"], "hook-output-log-policy"); logs == (c.flux || c.off) {
+			t.Errorf("with Flux %v, switched off %v, hooks print logs: %v", c.flux, c.off, logs)
 		}
 	}
 }

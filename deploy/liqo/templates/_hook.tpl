@@ -1,7 +1,7 @@
 {{/*
 A job that Helm runs once, before it upgrades ("pre-upgrade"), before it deletes ("pre-delete") or for 'helm test'
-("test"), with the rights of a role. Call with (dict "root" $ "hook" "pre-delete" "role" "cleanup" "args" (list …)); "rules" may hold
-further rules.
+("test"), with the rights of a role. Call with (dict "root" $ "hook" "pre-delete" "role" "cleanup" "args" (list …));
+"rules" may hold further rules.
 Nothing is rendered without a cluster: what applies that manifest would run the job at once, or never.
 */}}
 {{- define "liqo.hook" -}}
@@ -12,8 +12,11 @@ Nothing is rendered without a cluster: what applies that manifest would run the 
 {{- $early := dict "helm.sh/hook" .hook "helm.sh/hook-weight" "-5" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed" }}
 {{- $late := merge (dict "helm.sh/hook-weight" "0") $early }}
 {{- /* Flux's helm-controller panics when it is told to print logs: https://github.com/fluxcd/helm-controller/issues/1562 */}}
-{{- if not (.root.Capabilities.APIVersions.Has "helm.toolkit.fluxcd.io/v2") }}
+{{- if and .root.Values.hookLogs (not (.root.Capabilities.APIVersions.Has "helm.toolkit.fluxcd.io/v2")) }}
 {{- $_ := set $late "helm.sh/hook-output-log-policy" "hook-succeeded,hook-failed" }}
+{{- else }}
+{{- /* A Job that failed stays until the next try, for its logs. */}}
+{{- $_ := set $late "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 {{- end }}
 ---
 apiVersion: v1
