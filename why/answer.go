@@ -6,7 +6,7 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 )
 
@@ -89,10 +89,16 @@ func (c *Cause) typed(format string, args ...any) *Cause {
 	return c.typedAt(c.Cluster, format, args...)
 }
 
-// typedAt adds a command for a cluster, unless a name in it is unknown, which is empty.
+// word matches what a shell takes as one word and a program not as a flag: plain, or a quoted label selector.
+var word = regexp.MustCompile(`^([A-Za-z0-9][-\w./:=,]*|'[A-Za-z0-9!][-\w./=(), !]*')$`)
+
+// typedAt adds a command for a cluster, unless an argument is not a word: unknown, which is empty, or
+// written by another user or cluster to do harm.
 func (c *Cause) typedAt(cluster, format string, args ...any) *Cause {
-	if slices.Contains(args, any("")) {
-		return c
+	for _, arg := range append(args, cmp.Or(cluster, "local")) {
+		if !word.MatchString(fmt.Sprint(arg)) {
+			return c
+		}
 	}
 	c.Remedies = append(c.Remedies, Remedy{Cluster: cluster, Command: fmt.Sprintf(format, args...)})
 	return c

@@ -30,7 +30,6 @@
 //	                 the cause of its first pod that is not ready
 //	peer             NotPeered, NetworkFails, AccessFails, TenantCordoned, and those of virtual nodes
 //
-// Nothing is the reason of what works. Commands hold only names and labels of objects, which Kubernetes
-// has validated, and never a text that another cluster writes. Start reading at Explain, then pod.go:
-// podChecks.
+// Nothing is the reason of what works. Commands are built in answer.go: typedAt, which leaves out one
+// with an argument that is more than a word to a shell. Start reading at Explain, then pod.go: podChecks.
 package why

@@ -119,7 +119,7 @@ func namespaceState(in *Input, namespace *corev1.Namespace, o *offv1beta1.Namesp
 	changed := o.Spec
 	changed.ClusterSelector = nil
 	return cause(SelectorMatchesNone, c, "the cluster selector of namespace %s matches no virtual node; label one, or "+
-		"offload to all", in.Name).typed("%s", showNodes).typed("%s", offload(in.Name, changed))
+		"offload to all", in.Name).typed(showNodes).offload(in.Name, changed)
 }
 
 // noVirtualNode returns the cause of a cluster without providers, with what the scheduler said.

@@ -110,7 +110,7 @@ func (p *pod) notOffloaded(said string) *Cause {
 		changed := o.Spec
 		changed.PodOffloadingStrategy = offv1beta1.LocalAndRemoteStrategy
 		return cause(StrategyLocal, p.local, "no node of this cluster has a place, and the offloading of namespace %s "+
-			"has the strategy Local: %s", p.Namespace, said).typed("%s", offload(p.Namespace, changed))
+			"has the strategy Local: %s", p.Namespace, said).offload(p.Namespace, changed)
 	case p.createdBefore(o):
 		return cause(CreatedBeforeOffloading, p.local, "the pod was created before its namespace was offloaded as it "+
 			"is now, and its affinity cannot be changed; delete it and create it again").
@@ -120,11 +120,11 @@ func (p *pod) notOffloaded(said string) *Cause {
 		changed.ClusterSelector = nil
 		return cause(SelectorMatchesNone, p.local, "the cluster selector of namespace %s matches no virtual node; "+
 			"label one, or offload to all: %s", p.Namespace, said).
-			typed("%s", showNodes).typed("%s", offload(p.Namespace, changed))
+			typed(showNodes).offload(p.Namespace, changed)
 	case len(p.candidates()) == 0:
 		return cause(PodSelectsNone, p.local, "the node selector or affinity of the pod matches no virtual node that "+
 			"namespace %s is offloaded to: %s", p.Namespace, said).
-			typed("%s", showNodes).typed("kubectl -n %s get pod %s -o yaml", p.Namespace, p.Name)
+			typed(showNodes).typed("kubectl -n %s get pod %s -o yaml", p.Namespace, p.Name)
 	}
 	return nil
 }
@@ -241,14 +241,15 @@ func (p *pod) askForMore(found *Cause, node string, demand corev1.ResourceList) 
 	if slice == nil {
 		return
 	}
-	if flags := amounts(slice, demand); flags != "" {
-		found.typedAt(p.local.ID, "liqoctl create resourceslice %s -n %s --remote-cluster-id %s%s", slice.Name,
-			slice.Namespace, v.Spec.ClusterID, flags)
+	if flags, args := amounts(slice, demand); flags != "" {
+		found.typedAt(p.local.ID, "liqoctl create resourceslice %s -n %s --remote-cluster-id %s"+flags,
+			append([]any{slice.Name, slice.Namespace, v.Spec.ClusterID}, args...)...)
 	}
 }
 
-// amounts returns the flags that ask for the granted amounts and demand on top.
-func amounts(slice *authv1beta1.ResourceSlice, demand corev1.ResourceList) (out string) {
+// amounts returns the flags that ask for the granted amounts and demand on top, as a format and its
+// arguments.
+func amounts(slice *authv1beta1.ResourceSlice, demand corev1.ResourceList) (flags string, args []any) {
 	for _, name := range slices.Sorted(maps.Keys(demand)) {
 		total := demand[name].DeepCopy()
 		granted, ok := slice.Status.Resources[name]
@@ -258,13 +259,15 @@ func amounts(slice *authv1beta1.ResourceSlice, demand corev1.ResourceList) (out 
 		total.Add(granted)
 		switch {
 		case total.IsZero() || granted.IsZero() && name == corev1.ResourcePods:
+			continue
 		case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourcePods:
-			out += fmt.Sprintf(" --%s %s", name, total.String())
+			flags += " --%s %s"
 		default:
-			out += fmt.Sprintf(" --resource %s=%s", name, total.String())
+			flags += " --resource %s=%s"
 		}
+		args = append(args, name, total.String())
 	}
-	return out
+	return flags, args
 }
 
 // demandIn returns the requests of the pod for the resources that a message names after a word.
@@ -276,40 +279,43 @@ func (p *pod) demandIn(message, word string) corev1.ResourceList {
 	return demand
 }
 
-// offload returns the command that offloads a namespace as the spec says.
-func offload(namespace string, spec offv1beta1.NamespaceOffloadingSpec) string {
-	out := "liqoctl offload namespace " + namespace
+// offload adds the command that offloads a namespace as the spec says, or the one that edits its
+// offloading, if liqoctl cannot say the same.
+func (c *Cause) offload(namespace string, spec offv1beta1.NamespaceOffloadingSpec) *Cause {
+	format, args := "liqoctl offload namespace %s", []any{namespace}
+	add := func(flag string, arg any) { format, args = format+" "+flag+" %s", append(args, arg) }
 	if spec.PodOffloadingStrategy != "" && spec.PodOffloadingStrategy != offv1beta1.LocalAndRemoteStrategy {
-		out += " --pod-offloading-strategy " + string(spec.PodOffloadingStrategy)
+		add("--pod-offloading-strategy", spec.PodOffloadingStrategy)
 	}
 	if s := spec.NamespaceMappingStrategy; s != "" && s != offv1beta1.DefaultNameMapping {
-		out += " --namespace-mapping-strategy " + string(s)
+		add("--namespace-mapping-strategy", s)
 	}
 	if spec.RemoteNamespaceName != "" {
-		out += " --remote-namespace-name " + spec.RemoteNamespaceName
+		add("--remote-namespace-name", spec.RemoteNamespaceName)
 	}
 	if spec.ClusterSelector != nil {
 		for _, term := range spec.ClusterSelector.NodeSelectorTerms {
-			out += " -l '" + selector(term) + "'"
+			add("-l", "'"+selector(term)+"'")
 		}
 	}
-	return out
+	if before := len(c.Remedies); len(c.typed(format, args...).Remedies) > before {
+		return c
+	}
+	return c.typed("kubectl -n %s edit namespaceoffloading %s", namespace, api.NamespaceOffloadingName)
 }
 
-// selector returns a term as a label selector. Only expressions that label selectors have, and that
-// need no quoting in a shell, are in a term that liqoctl made.
+// selector returns a term as a label selector; empty if label selectors cannot say the same.
 func selector(term corev1.NodeSelectorTerm) string {
-	var parts []string
+	same := &metav1.LabelSelector{}
 	for _, r := range term.MatchExpressions {
-		one := metav1.LabelSelectorRequirement{Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator),
-			Values: r.Values}
-		selected, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{one}})
-		if err == nil {
-			parts = append(parts, selected.String())
-		}
+		same.MatchExpressions = append(same.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key,
+			Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values})
 	}
-	return strings.Join(parts, ",")
+	selected, err := metav1.LabelSelectorAsSelector(same)
+	if err != nil || len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
+		return ""
+	}
+	return selected.String()
 }
 
 // values returns the objects of pointers.

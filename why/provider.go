@@ -61,7 +61,7 @@ func (p *pod) notMapped() *Cause {
 		changed := o.Spec
 		changed.ClusterSelector = nil
 		return cause(NamespaceNotMapped, p.local, "namespace %s is not offloaded to %s; label its node, or offload "+
-			"to all", p.Namespace, p.provider).typed("%s", showNodes).typed("%s", offload(p.Namespace, changed))
+			"to all", p.Namespace, p.provider).typed(showNodes).offload(p.Namespace, changed)
 	case !mapped:
 		return nil
 	}
@@ -232,17 +232,27 @@ func (p *pod) containers() *Cause {
 		case waiting != nil && last != nil:
 			return cause(ContainerFailing, c, "container %s ended with code %d (%s): %s", s.Name, last.ExitCode,
 				cmp.Or(waiting.Reason, last.Reason), last.Message).
-				typedAt(p.local.ID, "kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, s.Name)
+				typedAt(p.local.ID, "kubectl -n %s logs %s -c %s --previous", p.Namespace, p.Name, p.own(s.Name))
 		case waiting != nil && waiting.Message != "":
 			return cause(ContainerFailing, c, "container %s: %s: %s", s.Name, waiting.Reason, waiting.Message).
 				typed("kubectl -n %s describe pod %s", namespace, p.Name)
 		case s.State.Running != nil && !s.Ready:
 			return cause(NotReady, c, "container %s runs but is not ready", s.Name).
-				typedAt(p.local.ID, "kubectl -n %s logs %s -c %s", p.Namespace, p.Name, s.Name).
+				typedAt(p.local.ID, "kubectl -n %s logs %s -c %s", p.Namespace, p.Name, p.own(s.Name)).
 				typed("kubectl -n %s describe pod %s", namespace, p.Name)
 		}
 	}
 	return p.notReadyThere(shown, c, namespace)
+}
+
+// own returns the name of a container that a status names; empty if the pod has none of this name.
+func (p *pod) own(name string) string {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.Name == name {
+			return name
+		}
+	}
+	return ""
 }
 
 // notReadyThere explains a pod by its volumes and readiness gates.
