@@ -116,10 +116,8 @@ func namespaceState(in *Input, namespace *corev1.Namespace, o *offv1beta1.Namesp
 	case len(c.virtualNodes()) == 0:
 		return noVirtualNode(c, "")
 	}
-	changed := o.Spec
-	changed.ClusterSelector = nil
 	return cause(SelectorMatchesNone, c, "the cluster selector of namespace %s matches no virtual node; label one, or "+
-		"offload to all", in.Name).typed(showNodes).offload(in.Name, changed)
+		"offload to all", in.Name).offloadToAll(o)
 }
 
 // noVirtualNode returns the cause of a cluster without providers, with what the scheduler said.

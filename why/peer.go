@@ -6,13 +6,13 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/view"
 )
 
 // Reasons of peers.
@@ -27,14 +27,18 @@ const (
 	TenantCordoned = "TenantCordoned"
 )
 
+// roles says what a peer is that is anything.
+var roles = map[corev1beta1.Role]string{corev1beta1.RoleConsumer: "a consumer", corev1beta1.RoleProvider: "a provider",
+	corev1beta1.RoleConsumerAndProvider: "a consumer and a provider"}
+
 // explainPeer explains the peering with a cluster.
 func explainPeer(in *Input) Answer {
 	c := &in.Local
 	f := c.peer(in.Name)
 	a := Answer{State: "no peer", Where: "unknown"}
 	if f != nil {
-		a.State, a.Where = "a "+strings.ToLower(string(cmp.Or(f.Status.Role, corev1beta1.RoleUnknown))), cmp.Or(
-			f.Status.APIServerURL, "API server unknown")
+		a.State = cmp.Or(roles[f.Status.Role], "neither consumer nor provider")
+		a.Where = cmp.Or(f.Status.APIServerURL, "API server unknown")
 		if m := f.Status.Modules; m != nil {
 			a.Decisions = []string{"network: " + moduleState(m.Networking), "authentication: " +
 				moduleState(m.Authentication), "offloading: " + moduleState(m.Offloading)}
@@ -68,7 +72,7 @@ func peerCause(in *Input, f *corev1beta1.ForeignCluster) *Cause {
 	if f == nil && !c.mayRead("foreignclusters") {
 		return cause(Unexplained, c, "the user may not read the peers")
 	}
-	if f == nil || f.Status.Modules == nil || f.Status.Role == corev1beta1.RoleUnknown {
+	if f == nil || !view.IsActive(f) {
 		return cause(NotPeered, c, "no module is in use with %s; its kubeconfig is PROVIDER", peer).
 			typed("liqoctl peer --remote-kubeconfig PROVIDER")
 	}

@@ -101,7 +101,7 @@ func (p *pod) notOffloaded(said string) *Cause {
 		return noVirtualNode(p.local, said)
 	case len(nodes) == 0:
 		return nil
-	case o == nil && !wants && ofSystem(p.Namespace):
+	case o == nil && (!wants && ofSystem(p.Namespace) || !slices.ContainsFunc(nodes, p.selects)):
 		return nil
 	case o == nil:
 		return cause(NotOffloaded, p.local, "no node of this cluster has a place, and namespace %s is "+
@@ -116,11 +116,8 @@ func (p *pod) notOffloaded(said string) *Cause {
 			"is now, and its affinity cannot be changed; delete it and create it again").
 			typed("kubectl -n %s delete pod %s", p.Namespace, p.Name)
 	case len(p.selected()) == 0:
-		changed := o.Spec
-		changed.ClusterSelector = nil
 		return cause(SelectorMatchesNone, p.local, "the cluster selector of namespace %s matches no virtual node; "+
-			"label one, or offload to all: %s", p.Namespace, said).
-			typed(showNodes).offload(p.Namespace, changed)
+			"label one, or offload to all: %s", p.Namespace, said).offloadToAll(o)
 	case len(p.candidates()) == 0:
 		return cause(PodSelectsNone, p.local, "the node selector or affinity of the pod matches no virtual node that "+
 			"namespace %s is offloaded to: %s", p.Namespace, said).
@@ -163,15 +160,18 @@ func (p *pod) selected() (out []*corev1.Node) {
 
 // candidates returns the virtual nodes that the pod selects of those its namespace is offloaded to.
 func (p *pod) candidates() []*corev1.Node {
+	return slices.DeleteFunc(p.selected(), func(n *corev1.Node) bool { return !p.selects(n) })
+}
+
+// selects reports whether the node selector and the affinity of the pod match a node.
+func (p *pod) selects(n *corev1.Node) bool {
 	var terms []corev1.NodeSelectorTerm
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
-	return slices.DeleteFunc(p.selected(), func(n *corev1.Node) bool {
-		return !labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) ||
-			!plan.Selects(terms, n.Name, n.Labels)
-	})
+	return labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) &&
+		plan.Selects(terms, n.Name, n.Labels)
 }
 
 // keptFrom returns what keeps the pod from a virtual node; nil = nothing but the space left.
@@ -211,8 +211,7 @@ func (p *pod) untolerated(node *corev1.Node) *Cause {
 		switch {
 		case taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(p.Spec.Tolerations, covers):
 		case taint.Key != api.VirtualNodeTaintKey:
-			return cause(TaintNotTolerated, p.local, "node %s has the taint %s, which the pod does not tolerate",
-				node.Name, taint.ToString()).typed("kubectl taint nodes %s %s:%s-", node.Name, taint.Key, taint.Effect)
+			return p.needsToleration(node, taint)
 		case plan.Claims(&p.Spec):
 			return cause(TiedToThisCluster, p.local, "the claims of the pod tie it to this cluster; those of class "+
 				"%s do not", api.StorageClassName).typed("kubectl -n %s get persistentvolumeclaims", p.Namespace)
@@ -224,6 +223,20 @@ func (p *pod) untolerated(node *corev1.Node) *Cause {
 		}
 	}
 	return nil
+}
+
+// needsToleration explains a pod without the toleration for a taint. Without the taint, the node would be open to
+// all pods, and one that its VirtualNode lists comes back.
+func (p *pod) needsToleration(node *corev1.Node, taint corev1.Taint) *Cause {
+	found := cause(TaintNotTolerated, p.local, "node %s has the taint %s, which the pod does not tolerate; add a "+
+		"toleration to the pod if it may run there", node.Name, taint.ToString()).
+		typed("kubectl -n %s edit pod %s", p.Namespace, p.Name)
+	if v := p.local.virtualNode(node.Name); v != nil && slices.ContainsFunc(v.Spec.Taints, func(t corev1.Taint) bool {
+		return t.MatchTaint(&taint)
+	}) {
+		return found.typed("kubectl -n %s get virtualnode %s -o yaml", v.Namespace, v.Name)
+	}
+	return found.typed("kubectl describe node %s", node.Name)
 }
 
 // tolerates reports whether a toleration covers a taint.
@@ -302,6 +315,14 @@ func (c *Cause) offload(namespace string, spec offv1beta1.NamespaceOffloadingSpe
 		return c
 	}
 	return c.typed("kubectl -n %s edit namespaceoffloading %s", namespace, api.NamespaceOffloadingName)
+}
+
+// offloadToAll adds the commands by which a namespace gets to a virtual node that its cluster selector
+// does not match.
+func (c *Cause) offloadToAll(o *offv1beta1.NamespaceOffloading) *Cause {
+	changed := o.Spec
+	changed.ClusterSelector = nil
+	return c.typed(showNodes).offload(o.Namespace, changed)
 }
 
 // selector returns a term as a label selector; empty if label selectors cannot say the same.

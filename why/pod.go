@@ -240,8 +240,7 @@ func (p *pod) failed() *Cause {
 		return nil
 	}
 	if p.Status.Reason == OffloadingAborted {
-		return cause(OffloadingAborted, p.local, "the pod ended, because namespace %s is not offloaded to %s any more",
-			p.Namespace, cmp.Or(p.provider, p.Spec.NodeName)).typed("liqoctl offload namespace %s", p.Namespace)
+		return p.aborted()
 	}
 	message := strings.TrimSuffix(cmp.Or(p.Status.Reason, "it failed")+": "+p.Status.Message, ": ")
 	for _, s := range statuses(p.Pod) {
@@ -254,6 +253,26 @@ func (p *pod) failed() *Cause {
 	return cause(PodFailed, p.local, "%s", message).
 		typed("kubectl -n %s logs %s --all-containers", p.Namespace, p.Name).
 		typed("kubectl -n %s describe pod %s", p.Namespace, p.Name)
+}
+
+// aborted explains a pod whose namespace was taken back from its provider.
+func (p *pod) aborted() *Cause {
+	o, provider := p.local.offloading(p.Namespace), cmp.Or(p.provider, p.Spec.NodeName)
+	if o != nil && p.mapping != nil && p.mapping.Spec.DesiredMapping[p.Namespace] != "" {
+		return cause(OffloadingAborted, p.local, "the pod ended when namespace %s was taken back from %s; it is "+
+			"offloaded there again: delete the pod", p.Namespace, provider).
+			typed("kubectl -n %s delete pod %s", p.Namespace, p.Name)
+	}
+	found := cause(OffloadingAborted, p.local, "the pod ended, because namespace %s is not offloaded to %s any more",
+		p.Namespace, provider)
+	switch {
+	case o != nil:
+		found.Message += "; label its node, or offload to all"
+		found.offloadToAll(o)
+	case p.local.mayRead("namespaceoffloadings"):
+		found.typed("liqoctl offload namespace %s", p.Namespace)
+	}
+	return found
 }
 
 // terminating explains a pod that is being deleted.

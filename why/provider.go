@@ -58,10 +58,8 @@ func (p *pod) notMapped() *Cause {
 		return cause(NotOffloaded, p.local, "the pod is on virtual node %s, but namespace %s is not offloaded",
 			p.Spec.NodeName, p.Namespace).typed("liqoctl offload namespace %s", p.Namespace)
 	case o != nil && !mapped && p.local.mayRead("namespacemaps"):
-		changed := o.Spec
-		changed.ClusterSelector = nil
 		return cause(NamespaceNotMapped, p.local, "namespace %s is not offloaded to %s; label its node, or offload "+
-			"to all", p.Namespace, p.provider).typed(showNodes).offload(p.Namespace, changed)
+			"to all", p.Namespace, p.provider).offloadToAll(o)
 	case !mapped:
 		return nil
 	}
