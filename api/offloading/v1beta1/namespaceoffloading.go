@@ -100,6 +100,7 @@ type NamespaceOffloadingSpec struct {
 	// RemoteNamespaceName is the remote name with SelectedName. It never changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
 	// PodOffloadingStrategy says where pods may run; it may be changed.
 	// +optional
