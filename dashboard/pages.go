@@ -88,7 +88,9 @@ func find(s *view.Snapshot, path string) (*shown, bool) {
 	case isPeer:
 		page := s.PeerPage(peer)
 		out.Name, out.Title, out.Data = "peer", "Peer "+peer, page
-		if page == nil {
+		if why := s.Hidden["ForeignCluster"]; page == nil && why != "" {
+			out.Name, out.Data = "unknown", why
+		} else if page == nil {
 			out.Name = "gone"
 		}
 	default:

@@ -20,8 +20,9 @@ import (
 
 // Map is a cluster with all its peers.
 type Map struct {
-	Own   Own
-	Peers []MapPeer
+	Own       Own
+	Peers     []MapPeer
+	Workloads *Workloads
 	// Missing says why no peers are known; empty if they are.
 	Missing string
 	// Hidden says which kinds are missing, and why.
@@ -36,9 +37,9 @@ type Own struct {
 	Problems           []string
 }
 
-// Count returns how many problems the cluster and its peerings have.
+// Count returns how many problems the cluster, its peerings and its workloads have.
 func (m *Map) Count() int {
-	n := len(m.Own.Problems)
+	n := len(m.Own.Problems) + m.Workloads.Count()
 	for _, p := range m.Peers {
 		n += len(p.Problems)
 	}
@@ -51,8 +52,9 @@ type MapPeer struct {
 	Role      corev1beta1.Role
 	// Modules are networking, authentication and offloading, in this order.
 	Modules [3]ModuleState
-	// Link is the state of the tunnel; nil if there is none.
-	Link *Connection
+	// Link is the state of the tunnel; nil if there is none, or if LinkMissing says why it is not known.
+	Link        *Connection
+	LinkMissing string
 	// Received are the amounts this cluster has from the peer, Provided those it gives to it.
 	Received, Provided []Amount
 	Problems           []string
@@ -75,6 +77,7 @@ func (p *MapPeer) IsConsumer() bool {
 }
 
 // Amount is how much of one resource was granted, and how much of it pods request. Percent is the used part, 0 to 100.
+// Used is empty if it is not known.
 type Amount struct {
 	Name, Granted, Used, Free string
 	Percent                   int
@@ -82,7 +85,7 @@ type Amount struct {
 
 // Map returns the cluster with all its peers.
 func (s *Snapshot) Map() *Map {
-	out := &Map{Own: s.own(), Missing: s.Hidden["ForeignCluster"], Hidden: s.hidden()}
+	out := &Map{Own: s.own(), Workloads: s.Workloads(), Missing: s.Hidden["ForeignCluster"], Hidden: s.hidden()}
 	usage := s.usage()
 	for _, f := range s.peers() {
 		out.Peers = append(out.Peers, s.mapPeer(&f, s.inspect(&f), usage))
@@ -97,10 +100,11 @@ func (s *Snapshot) inspect(f *corev1beta1.ForeignCluster) *Peer {
 func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) MapPeer {
 	id := f.Spec.ClusterID
 	return MapPeer{
-		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, Problems: p.Problems(),
+		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, LinkMissing: s.Hidden["Connection"],
+		Problems: p.Problems(),
 		Modules: [...]ModuleState{{"network", p.Network.Status}, {"access", p.Authentication.Status},
 			{"offloading", p.Offloading.Status}},
-		Received: amounts(usage.received[id]), Provided: amounts(usage.provided[id]),
+		Received: s.amounts(usage.received[id], "Pod"), Provided: s.amounts(usage.provided[id], "ShadowPod"),
 	}
 }
 
@@ -206,11 +210,27 @@ func (u use) plus(granted, used corev1.ResourceList) use {
 	return u
 }
 
-// providers returns the cluster ID by the name of the virtual node.
+// providers returns the cluster ID by the name of the virtual node, which the label of its Node holds, too.
 func (s *Snapshot) providers() map[string]string {
 	out := map[string]string{}
+	for _, n := range s.Nodes.Items {
+		if id := n.Labels[api.LabelRemoteClusterID]; id != "" {
+			out[n.Name] = id
+		}
+	}
 	for _, v := range s.VirtualNodes.Items {
 		out[v.Name] = v.Spec.ClusterID
+	}
+	return out
+}
+
+// amounts returns the amounts of a use, without what is used if the kind of pods that use it is hidden.
+func (s *Snapshot) amounts(u use, pods string) []Amount {
+	out := amounts(u)
+	if s.Hidden[pods] != "" {
+		for i := range out {
+			out[i] = Amount{Name: out[i].Name, Granted: out[i].Granted}
+		}
 	}
 	return out
 }

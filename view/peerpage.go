@@ -24,8 +24,13 @@ type PeerPage struct {
 	Gateways     []Workload
 	Certificates []Certificate
 	Events       []Event
-	Hidden       []string
+	// EventsMissing says why no events are known; empty if they are.
+	EventsMissing string
+	Hidden        []string
 }
+
+// Count returns how many problems the peering has.
+func (p *PeerPage) Count() int { return len(p.Problems) }
 
 // Condition is one condition of an object. Module is empty for those of a peer as a whole.
 type Condition struct {
@@ -56,7 +61,8 @@ func (s *Snapshot) PeerPage(id string) *PeerPage {
 	}
 	f := &peers[i]
 	inspected := s.inspect(f)
-	out := &PeerPage{MapPeer: s.mapPeer(f, inspected, s.usage()), Detail: inspected, Hidden: s.hidden()}
+	out := &PeerPage{MapPeer: s.mapPeer(f, inspected, s.usage()), Detail: inspected, Hidden: s.hidden(),
+		EventsMissing: s.Hidden["Event"]}
 	out.Conditions = conditionsOf(f)
 	namespaces := map[string]bool{}
 	if t := f.Status.TenantNamespace; t != nil && t.Local != "" {

@@ -20,9 +20,9 @@ import (
 // Workloads lists the offloaded namespaces with what is in them.
 type Workloads struct {
 	Namespaces []OffloadedNamespace
-	// Missing says why no namespaces are known; empty if they are.
-	Missing string
-	Hidden  []string
+	// Missing says why no namespaces are known; empty if they are. PodsMissing does so for their pods.
+	Missing, PodsMissing string
+	Hidden               []string
 }
 
 // OffloadedNamespace is a namespace that extends to providers.
@@ -38,9 +38,11 @@ type OffloadedNamespace struct {
 // Pod is a pod and where it runs.
 type Pod struct {
 	Name, Phase string
-	// Node is empty before it is scheduled, Provider if it runs in this cluster.
-	Node, Provider string
-	// Host is the address of the machine it runs on, as its cluster knows it; empty before it runs.
+	// Node and Where, its cluster, are empty before it is scheduled. Where is here, a provider or notKnown.
+	Node, Where string
+	// Provider is empty unless it runs at one.
+	Provider string
+	// Host is the address of the machine it runs on; empty before it runs and unless it runs here.
 	Host     string
 	Ready    bool
 	Restarts int
@@ -51,15 +53,22 @@ type Pod struct {
 // Service is a Service and how many ready endpoints each cluster has for it, such as "here: 1, milan: 2".
 type Service struct{ Name, Type, Address, Endpoints string }
 
-// Claim is a PersistentVolumeClaim. Provider is the cluster of its data, empty for this one.
-type Claim struct{ Name, Phase, Provider, Volume string }
+// Claim is a PersistentVolumeClaim. Where is the cluster of its data; empty before there are any.
+type Claim struct{ Name, Phase, Where, Volume string }
+
+// Places of pods, endpoints and data.
+const (
+	here     = "here"
+	notKnown = "not known"
+)
 
 // annotationSelectedNode names the node that the scheduler chose for the first pod of a claim. It is Kubernetes' own.
 const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 
 // Workloads returns the offloaded namespaces by name.
 func (s *Snapshot) Workloads() *Workloads {
-	out, providers := &Workloads{Missing: s.Hidden["NamespaceOffloading"], Hidden: s.hidden()}, s.providers()
+	out := &Workloads{Missing: s.Hidden["NamespaceOffloading"], PodsMissing: s.Hidden["Pod"], Hidden: s.hidden()}
+	providers := s.providers()
 	places := map[string]*OffloadedNamespace{}
 	for i := range s.Offloadings.Items {
 		o := &s.Offloadings.Items[i]
@@ -72,19 +81,29 @@ func (s *Snapshot) Workloads() *Workloads {
 			at.Pods = append(at.Pods, s.pod(&s.Pods.Items[i], providers))
 		}
 	}
-	endpoints := endpointsBy(s.EndpointSlices.Items, providers)
+	endpoints := s.endpoints(providers)
 	for i := range s.Services.Items {
 		service := &s.Services.Items[i]
 		if at := places[service.Namespace]; at != nil {
+			have := endpoints[service.Namespace+"/"+service.Name]
+			if s.Hidden["EndpointSlice"] != "" {
+				have = notKnown
+			}
 			at.Services = append(at.Services, Service{service.Name, string(service.Spec.Type), service.Spec.ClusterIP,
-				endpoints[service.Namespace+"/"+service.Name]})
+				have})
 		}
 	}
 	for i := range s.Claims.Items {
 		claim := &s.Claims.Items[i]
 		if at := places[claim.Namespace]; at != nil {
-			at.Claims = append(at.Claims, Claim{claim.Name, string(claim.Status.Phase),
-				providers[claim.Annotations[annotationSelectedNode]], claim.Spec.VolumeName})
+			where := s.place(claim.Annotations[annotationSelectedNode], providers)
+			switch {
+			case claim.Status.Phase != corev1.ClaimBound:
+				where = "" // a chosen node may be given up again
+			case where == "": // no node was waited for, so none of a provider
+				where = here
+			}
+			at.Claims = append(at.Claims, Claim{claim.Name, string(claim.Status.Phase), where, claim.Spec.VolumeName})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
@@ -95,6 +114,63 @@ func (s *Snapshot) Workloads() *Workloads {
 		out.Namespaces = append(out.Namespaces, *at)
 	}
 	return out
+}
+
+// place returns the cluster of a node: here, a provider or notKnown; empty without a node.
+func (s *Snapshot) place(node string, providers map[string]string) string {
+	switch {
+	case node == "" || providers[node] != "":
+		return providers[node]
+	case s.Hidden["VirtualNode"] == "", // then the node is none of them
+		slices.ContainsFunc(s.Nodes.Items, func(n corev1.Node) bool { return n.Name == node }):
+		return here
+	}
+	return notKnown
+}
+
+// Broken returns how many namespaces have problems, beside those of their pods.
+func (w *Workloads) Broken() int {
+	n := 0
+	for _, at := range w.Namespaces {
+		n += min(1, len(at.Problems))
+	}
+	return n
+}
+
+// NotReady returns how many pods are not ready.
+func (w *Workloads) NotReady() int {
+	n := 0
+	for _, at := range w.Namespaces {
+		for _, pod := range at.Pods {
+			if !pod.Ready {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Count returns how many problems there are: namespaces with problems, and pods that are not ready.
+func (w *Workloads) Count() int { return w.Broken() + w.NotReady() }
+
+// mostCauses bounds how many causes the map quotes.
+const mostCauses = 3
+
+// Causes returns the first problems of namespaces and pods.
+func (w *Workloads) Causes() []string {
+	var namespaces, pods []string
+	for _, at := range w.Namespaces {
+		for _, problem := range at.Problems {
+			namespaces = append(namespaces, "namespace "+at.Name+": "+problem)
+		}
+		for _, pod := range at.Pods {
+			if !pod.Ready {
+				pods = append(pods, "pod "+at.Name+"/"+pod.Name+": "+cmp.Or(pod.Why, pod.State()))
+			}
+		}
+	}
+	all := slices.Concat(namespaces, pods)
+	return all[:min(len(all), mostCauses)]
 }
 
 // offloadingProblems returns what is wrong with an offloaded namespace, by provider where that is known.
@@ -115,18 +191,21 @@ func offloadingProblems(o *offv1beta1.NamespaceOffloading) []string {
 
 func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string) Pod {
 	info := infoOf(pod)
-	out := Pod{Name: pod.Name, Phase: info.Status, Node: pod.Spec.NodeName, Provider: providers[pod.Spec.NodeName],
-		Host: pod.Status.HostIP, Ready: isHealthy(pod), Restarts: info.Restarts}
+	node := pod.Spec.NodeName
+	out := Pod{Name: pod.Name, Phase: info.Status, Node: node, Where: s.place(node, providers),
+		Provider: providers[node], Ready: isHealthy(pod), Restarts: info.Restarts}
+	if out.Where == here { // at a provider it would be the virtual kubelet's own
+		out.Host = pod.Status.HostIP
+	}
 	if !out.Ready {
 		out.Why = s.Source().podReason(pod)
 	}
 	return out
 }
 
-// endpointsBy counts the ready endpoints of each Service, "namespace/name", by the cluster that has them. An endpoint
-// without a node that is a virtual one counts for this cluster.
-func endpointsBy(list []discoveryv1.EndpointSlice, providers map[string]string) map[string]string {
-	counts := map[string]map[string]int{}
+// endpoints counts the ready endpoints of each Service, "namespace/name", by the cluster that has them.
+func (s *Snapshot) endpoints(providers map[string]string) map[string]string {
+	counts, list := map[string]map[string]int{}, s.EndpointSlices.Items
 	for i := range list {
 		of := list[i].Namespace + "/" + list[i].Labels[discoveryv1.LabelServiceName]
 		for _, e := range list[i].Endpoints {
@@ -136,7 +215,7 @@ func endpointsBy(list []discoveryv1.EndpointSlice, providers map[string]string) 
 			if counts[of] == nil {
 				counts[of] = map[string]int{}
 			}
-			counts[of][cmp.Or(providers[ptr.Deref(e.NodeName, "")], "here")]++
+			counts[of][cmp.Or(s.place(ptr.Deref(e.NodeName, ""), providers), notKnown)]++
 		}
 	}
 	out := map[string]string{}
@@ -148,14 +227,6 @@ func endpointsBy(list []discoveryv1.EndpointSlice, providers map[string]string) 
 		out[of] = strings.Join(parts, ", ")
 	}
 	return out
-}
-
-// Where returns the cluster that a pod runs in: "here" or a provider; empty before it is scheduled.
-func (p Pod) Where() string {
-	if p.Node == "" {
-		return ""
-	}
-	return cmp.Or(p.Provider, "here")
 }
 
 // State returns the phase of a pod, and whether all its containers are ready.
