@@ -58,7 +58,7 @@ func (s Source) Reason(object Object) (reason string, found bool) {
 
 // finalizersOf returns what must be removed from an object before it is deleted.
 func finalizersOf(object Object) []string {
-	finalizers := object.GetFinalizers()
+	finalizers := slices.Clone(object.GetFinalizers()) // of an object that may be shared
 	if n, ok := object.(*corev1.Namespace); ok {
 		for _, finalizer := range n.Spec.Finalizers {
 			finalizers = append(finalizers, string(finalizer))
@@ -93,10 +93,19 @@ func (s Source) podProblem(namespace string, of *metav1.LabelSelector) string {
 
 // podReason returns why a pod is not ready; empty if it is.
 func (s Source) podReason(pod *corev1.Pod) string {
-	if reason := PodProblem(pod); reason != "" || pod.Status.Phase != corev1.PodPending {
-		return reason
+	if isHealthy(pod) {
+		return ""
 	}
-	return s.Warning(pod)
+	reason := PodProblem(pod)
+	if reason == "" && pod.Status.Phase == corev1.PodPending {
+		reason = s.Warning(pod)
+	}
+	for _, c := range pod.Status.Conditions {
+		if reason == "" && c.Type == corev1.PodReady {
+			reason = oneLine(c.Message)
+		}
+	}
+	return reason
 }
 
 // PodProblem returns what the status of a pod says of why it is not ready; empty if it is, or if only events say it.
@@ -105,7 +114,11 @@ func PodProblem(pod *corev1.Pod) string {
 		return problem
 	}
 	const look = "see 'kubectl -n %s logs %s'"
-	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+	if failed := pod.Status.Reason + ": " + oneLine(pod.Status.Message); pod.Status.Phase == corev1.PodFailed &&
+		failed != ": " {
+		return "failed: " + strings.TrimSuffix(strings.TrimPrefix(failed, ": "), ": ")
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		switch last, now := s.LastTerminationState.Terminated, s.State; {
 		case now.Waiting != nil && last != nil:
 			return fmt.Sprintf("container %s ended with code %d (%s); "+look, s.Name, last.ExitCode, now.Waiting.Reason,
@@ -121,11 +134,26 @@ func PodProblem(pod *corev1.Pod) string {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("no node takes pod %s: %s; make room on one, or take away what is named", pod.Name,
-				condition.Message)
+			return fmt.Sprintf("no node takes pod %s: %s"+makeRoom, pod.Name, condition.Message)
 		}
 	}
 	return ""
+}
+
+// Remedies that are of no use for pods at a provider.
+const (
+	makeRoom  = "; make room on one, or take away what is named"
+	nameImage = "; name one that nodes can pull with --set image.name=… and tag=…, give credentials with " +
+		"imagePullSecrets, or load it into the nodes"
+)
+
+// providerReason returns why a pod at a provider is not ready; empty if it is.
+func (s Source) providerReason(pod *corev1.Pod, provider string) string {
+	reason := strings.TrimSuffix(strings.TrimSuffix(s.podReason(pod), makeRoom), nameImage)
+	if reason == "" {
+		return ""
+	}
+	return "at " + provider + ": " + reason
 }
 
 // absent marks the kubelet's message about an image that its registry does not have.
@@ -143,8 +171,7 @@ func ImageProblem(pod *corev1.Pod) (problem string, final bool) {
 			final = true
 			fallthrough
 		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError":
-			return fmt.Sprintf("node %s cannot get image %q (%s: %s); name one that nodes can pull with --set "+
-					"image.name=… and tag=…, give credentials with imagePullSecrets, or load it into the nodes",
+			return fmt.Sprintf("node %s cannot get image %q (%s: %s)"+nameImage,
 					pod.Spec.NodeName, s.Image, reason, oneLine(s.State.Waiting.Message)),
 				final || strings.Contains(s.State.Waiting.Message, absent)
 		}

@@ -197,8 +197,15 @@ func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string) Pod {
 	if out.Where == here { // at a provider it would be the virtual kubelet's own
 		out.Host = pod.Status.HostIP
 	}
-	if !out.Ready {
+	switch {
+	case out.Ready:
+	case out.Provider != "":
+		out.Why = s.Source().providerReason(pod, out.Provider)
+	default:
 		out.Why = s.Source().podReason(pod)
+	}
+	if pod.DeletionTimestamp != nil {
+		out.Phase = "Terminating"
 	}
 	return out
 }
