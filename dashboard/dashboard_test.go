@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -203,12 +205,53 @@ func TestLive(t *testing.T) {
 	if text := next(); !strings.Contains(text, "naples") || strings.Contains(text, "<html") {
 		t.Errorf("first: %.200s", text)
 	}
-	snapshots.Set(recorded(t)) // looks the same
+	same := recorded(t)
+	snapshots.Renew(func() *view.Snapshot { return same }) // looks the same
 	fewer := recorded(t)
 	fewer.ForeignClusters.Items = fewer.ForeignClusters.Items[:1]
-	snapshots.Set(fewer)
+	snapshots.Renew(func() *view.Snapshot { return fewer })
 	if text := next(); strings.Contains(text, "naples") || !strings.Contains(text, "milan") {
 		t.Errorf("second: %.200s", text)
+	}
+}
+
+// TestSnapshotsAreTakenWhenNeeded: changes that no page shows cost nothing, and pages share what is taken.
+func TestSnapshotsAreTakenWhenNeeded(t *testing.T) {
+	snapshots, taken := NewSnapshots(recorded(t)), 0
+	s, c := start(t, snapshots)
+	for range 3 {
+		snapshots.Renew(func() *view.Snapshot { taken++; return &view.Snapshot{ClusterID: "new"} })
+	}
+	if taken != 0 {
+		t.Errorf("taken %d times without a page", taken)
+	}
+	for range 2 {
+		if _, body := answer(t, c, s.request(t, http.MethodGet, "/")); !strings.Contains(body, "new") {
+			t.Error(body)
+		}
+	}
+	if taken != 1 {
+		t.Errorf("taken %d times for one change", taken)
+	}
+}
+
+// TestOrderOfListsIsNotSeen: caches list objects in any order, pages always in the same one, broken peers first.
+func TestOrderOfListsIsNotSeen(t *testing.T) {
+	s := recorded(t)
+	s.Sort()
+	want := drawn(t, s)
+	if broken, works := strings.Index(want, `id="peer-naples"`), strings.Index(want, `id="peer-milan"`); broken > works {
+		t.Error("a broken peer is behind one that works")
+	}
+	for range 10 {
+		for _, list := range s.Lists() {
+			items := reflect.ValueOf(list).Elem().FieldByName("Items")
+			rand.Shuffle(items.Len(), reflect.Swapper(items.Interface()))
+		}
+		s.Sort()
+		if diff := cmp.Diff(want, drawn(t, s)); diff != "" {
+			t.Fatal(diff)
+		}
 	}
 }
 

@@ -14,8 +14,10 @@ import (
 
 // Snapshots holds the latest snapshot of a cluster. It can be used by several goroutines.
 type Snapshots struct {
-	mu      sync.Mutex
-	latest  *view.Snapshot
+	mu     sync.Mutex
+	latest *view.Snapshot
+	// take returns what replaces latest; nil if nothing has changed since.
+	take    func() *view.Snapshot
 	changed chan struct{}
 }
 
@@ -24,11 +26,12 @@ func NewSnapshots(first *view.Snapshot) *Snapshots {
 	return &Snapshots{latest: first, changed: make(chan struct{})}
 }
 
-// Set replaces the snapshot, which is not changed any more.
-func (s *Snapshots) Set(next *view.Snapshot) {
+// Renew replaces the snapshot by what a function returns. It is called once a page needs it, and not at all if Renew
+// is called again before. What it returns is not changed any more.
+func (s *Snapshots) Renew(take func() *view.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest = next
+	s.take = take
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -37,6 +40,9 @@ func (s *Snapshots) Set(next *view.Snapshot) {
 func (s *Snapshots) Get() (*view.Snapshot, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.take != nil {
+		s.latest, s.take = s.take(), nil
+	}
 	return s.latest, s.changed
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,12 +22,14 @@ import (
 )
 
 const (
-	// pause is how long changes are collected before a snapshot is taken of them.
+	// pause is how long changes are collected before a snapshot may be taken of them.
 	pause = 50 * time.Millisecond
 	// refresh is how often a snapshot is taken without changes: errors of watches come and go unseen.
 	refresh = 10 * time.Second
-	// being is the text of kinds that are not read yet. Until all are, a snapshot is taken after each pause: the end of
-	// an empty list is no event.
+	// longest bounds the pauses after which snapshots are taken while kinds are being read: the end of an empty list is
+	// no event.
+	longest = time.Second
+	// being is the text of kinds that are not read yet.
 	being = "being read"
 )
 
@@ -45,7 +46,7 @@ type Watcher struct {
 // First returns the snapshot before anything is read.
 func (w *Watcher) First() *view.Snapshot { return w.take(context.Background(), nil) }
 
-// Run sets snapshots whenever the cluster changes, until ctx ends.
+// Run renews snapshots whenever the cluster changes, until ctx ends.
 func (w *Watcher) Run(ctx context.Context, into *Snapshots) error {
 	w.Base.Hidden = maps.Clone(w.Base.Hidden)
 	poke := make(chan struct{}, 1)
@@ -78,13 +79,14 @@ func (w *Watcher) Run(ctx context.Context, into *Snapshots) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.Cache.Start(ctx) }()
-	for {
-		snapshot := w.take(ctx, informers)
-		into.Set(snapshot)
+	for reading := pause; ; reading = min(2*reading, longest) {
 		next := refresh
-		if slices.Contains(slices.Collect(maps.Values(snapshot.Hidden)), being) {
-			next = pause
+		for _, informer := range informers {
+			if !informer.HasSynced() {
+				next = reading
+			}
 		}
+		into.Renew(func() *view.Snapshot { return w.take(ctx, informers) })
 		select {
 		case <-poke:
 			wait(ctx, pause)
@@ -103,7 +105,7 @@ func wait(ctx context.Context, long time.Duration) {
 	}
 }
 
-// take returns a snapshot of what the informers hold. Kinds that are not read yet are hidden.
+// take returns a snapshot of what the informers hold, in order. Kinds that are not read yet are hidden.
 func (w *Watcher) take(ctx context.Context, informers map[string]ctrlcache.Informer) *view.Snapshot {
 	out := &view.Snapshot{ClusterID: w.Base.ClusterID, Namespace: w.Base.Namespace, Command: w.Base.Command,
 		Hidden: maps.Clone(w.Base.Hidden), Stale: w.Errors()}
@@ -121,6 +123,7 @@ func (w *Watcher) take(ctx context.Context, informers map[string]ctrlcache.Infor
 			}
 		}
 	}
+	out.Sort() // caches list in any order
 	return out
 }
 

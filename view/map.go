@@ -83,18 +83,18 @@ type Amount struct {
 	Percent                   int
 }
 
-// Map returns the cluster with all its peers.
+// Map returns the cluster with all its peers, broken ones first.
 func (s *Snapshot) Map() *Map {
-	out := &Map{Own: s.own(), Workloads: s.Workloads(), Missing: s.Hidden["ForeignCluster"], Hidden: s.hidden()}
-	usage := s.usage()
+	source, usage := s.Source(), s.usage()
+	out := &Map{Own: s.own(source), Workloads: s.workloads(source), Missing: s.Hidden["ForeignCluster"],
+		Hidden: s.hidden()}
 	for _, f := range s.peers() {
-		out.Peers = append(out.Peers, s.mapPeer(&f, s.inspect(&f), usage))
+		out.Peers = append(out.Peers, s.mapPeer(&f, InspectPeer(&f, s.of(f.Spec.ClusterID), source), usage))
 	}
+	slices.SortStableFunc(out.Peers, func(a, b MapPeer) int {
+		return min(1, len(b.Problems)) - min(1, len(a.Problems))
+	})
 	return out
-}
-
-func (s *Snapshot) inspect(f *corev1beta1.ForeignCluster) *Peer {
-	return InspectPeer(f, s.of(f.Spec.ClusterID), s.Source())
 }
 
 func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) MapPeer {
@@ -128,7 +128,7 @@ func (p *Peer) Problems() []string {
 	})
 }
 
-func (s *Snapshot) own() Own {
+func (s *Snapshot) own(source Source) Own {
 	out := Own{ClusterID: s.ClusterID}
 	var pods []corev1.Pod
 	for _, pod := range s.Pods.Items {
@@ -141,7 +141,7 @@ func (s *Snapshot) own() Own {
 		out.Health = &health
 		for i := range pods {
 			if pod := &pods[i]; !isHealthy(pod) {
-				problem := nameOf(pod) + ": " + cmp.Or(s.Source().podReason(pod), "not ready")
+				problem := nameOf(pod) + ": " + cmp.Or(source.podReason(pod), "not ready")
 				out.Problems = append(out.Problems, problem)
 			}
 		}

@@ -60,7 +60,7 @@ func (s *Snapshot) PeerPage(id string) *PeerPage {
 		return nil
 	}
 	f := &peers[i]
-	inspected := s.inspect(f)
+	inspected := InspectPeer(f, s.of(id), s.Source())
 	out := &PeerPage{MapPeer: s.mapPeer(f, inspected, s.usage()), Detail: inspected, Hidden: s.hidden(),
 		EventsMissing: s.Hidden["Event"]}
 	out.Conditions = conditionsOf(f)

@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +25,8 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Snapshot holds the objects of one cluster at one moment, as far as the user may read them. Its methods change
-// nothing, so that it can be shared.
+// Snapshot holds the objects of one cluster at one moment, as far as the user may read them. Its methods
+// beside Add and Sort change nothing, so that it can be shared.
 type Snapshot struct {
 	// ClusterID and Namespace are those of the installation.
 	ClusterID, Namespace string
@@ -82,9 +84,25 @@ func (s *Snapshot) Add(object Object) bool {
 	return false
 }
 
-// Source returns what explains the state of objects, from the snapshot alone.
+// Sort orders each list by namespace and name. It changes the snapshot, and is called before it is shared.
+func (s *Snapshot) Sort() {
+	for _, list := range s.Lists() {
+		items := itemsOf(list)
+		at := func(i int) Object { return items.Index(i).Addr().Interface().(Object) }
+		sort.Slice(items.Interface(), func(i, j int) bool {
+			a, b := at(i), at(j)
+			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
+		})
+	}
+}
+
+// Source returns what explains the state of objects, from the snapshot alone. It goes through the events once, when
+// the first warning is asked for: a page uses one source for all objects.
 func (s *Snapshot) Source() Source {
-	return Source{Command: s.Command, Read: s.read, Pods: s.podsOf, Warning: s.warning}
+	warnings := sync.OnceValue(s.warnings)
+	return Source{Command: s.Command, Read: s.read, Pods: s.podsOf, Warning: func(object Object) string {
+		return warnings()[about{kindOf(object), object.GetNamespace(), object.GetName()}]
+	}}
 }
 
 // read copies an object of the snapshot into its argument. The copy shares what it points to.
@@ -128,21 +146,25 @@ func (s *Snapshot) podsOf(namespace string, selected labels.Selector) ([]corev1.
 	return out, nil
 }
 
-// warning returns the message of the latest warning event about an object.
-func (s *Snapshot) warning(object Object) string {
-	var latest *corev1.Event
+// about names the object of an event.
+type about struct{ kind, namespace, name string }
+
+// warnings returns the message of the latest warning event about each object.
+func (s *Snapshot) warnings() map[about]string {
+	latest := map[about]*corev1.Event{}
 	for i := range s.Events.Items {
 		event := &s.Events.Items[i]
-		about := event.InvolvedObject
-		if event.Type == corev1.EventTypeWarning && about.Kind == kindOf(object) && about.Name == object.GetName() &&
-			about.Namespace == object.GetNamespace() && (latest == nil || !timeOf(event).Before(timeOf(latest))) {
-			latest = event
+		of := about{event.InvolvedObject.Kind, event.InvolvedObject.Namespace, event.InvolvedObject.Name}
+		if last := latest[of]; event.Type == corev1.EventTypeWarning &&
+			(last == nil || !timeOf(event).Before(timeOf(last))) {
+			latest[of] = event
 		}
 	}
-	if latest == nil {
-		return ""
+	out := make(map[about]string, len(latest))
+	for of, event := range latest {
+		out[of] = oneLine(event.Message)
 	}
-	return oneLine(latest.Message)
+	return out
 }
 
 // timeOf returns when an event was seen last; zero if it does not say.

@@ -66,7 +66,9 @@ const (
 const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 
 // Workloads returns the offloaded namespaces by name.
-func (s *Snapshot) Workloads() *Workloads {
+func (s *Snapshot) Workloads() *Workloads { return s.workloads(s.Source()) }
+
+func (s *Snapshot) workloads(source Source) *Workloads {
 	out := &Workloads{Missing: s.Hidden["NamespaceOffloading"], PodsMissing: s.Hidden["Pod"], Hidden: s.hidden()}
 	providers := s.providers()
 	places := map[string]*OffloadedNamespace{}
@@ -78,7 +80,7 @@ func (s *Snapshot) Workloads() *Workloads {
 	}
 	for i := range s.Pods.Items {
 		if at := places[s.Pods.Items[i].Namespace]; at != nil {
-			at.Pods = append(at.Pods, s.pod(&s.Pods.Items[i], providers))
+			at.Pods = append(at.Pods, s.pod(&s.Pods.Items[i], providers, source))
 		}
 	}
 	endpoints := s.endpoints(providers)
@@ -189,7 +191,7 @@ func offloadingProblems(o *offv1beta1.NamespaceOffloading) []string {
 	return out
 }
 
-func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string) Pod {
+func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string, source Source) Pod {
 	info := infoOf(pod)
 	node := pod.Spec.NodeName
 	out := Pod{Name: pod.Name, Phase: info.Status, Node: node, Where: s.place(node, providers),
@@ -200,9 +202,9 @@ func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string) Pod {
 	switch {
 	case out.Ready:
 	case out.Provider != "":
-		out.Why = s.Source().providerReason(pod, out.Provider)
+		out.Why = source.providerReason(pod, out.Provider)
 	default:
-		out.Why = s.Source().podReason(pod)
+		out.Why = source.podReason(pod)
 	}
 	if pod.DeletionTimestamp != nil {
 		out.Phase = "Terminating"
