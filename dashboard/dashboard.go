@@ -106,6 +106,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				SameSite: http.SameSiteStrictMode})
 			header.Set("Location", (&url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/")}).String())
 			w.WriteHeader(http.StatusSeeOther)
+		case slices.Contains([]string{"same-site", "cross-site"}, r.Header.Get("Sec-Fetch-Site")):
+			http.Error(w, "requests of other sites are refused; type the address", http.StatusForbidden)
 		case !s.isAdmitted(r):
 			http.Error(w, "open the address that liqoctl printed, with its token", http.StatusForbidden)
 		default:
@@ -117,6 +119,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // isOwnHost reports whether a request names this server. A page of another name that resolves to loopback does not.
 func (s *Server) isOwnHost(host string) bool {
 	_, port, _ := net.SplitHostPort(s.listener.Addr().String())
+	if port == "80" && !strings.Contains(host, ":") { // browsers leave out the port of http
+		host += ":80"
+	}
 	return host == s.listener.Addr().String() || host == net.JoinHostPort("localhost", port)
 }
 

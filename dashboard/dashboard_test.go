@@ -103,9 +103,14 @@ func TestAttackDashboardRequests(t *testing.T) {
 		"other origin":      {func(r *http.Request) { r.Header.Set("Origin", "https://attacker.example") }, http.StatusForbidden},
 		"no origin":         {func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
 		"secure own origin": {func(r *http.Request) { r.Header.Set("Origin", "https://"+host) }, http.StatusForbidden},
-		"no cookie":         {func(r *http.Request) { r.Header.Del("Cookie") }, http.StatusForbidden},
-		"empty cookie":      {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"=") }, http.StatusForbidden},
-		"token as cookie":   {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"="+s.token) }, http.StatusForbidden},
+		"other site":        {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
+		"page of another port": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+			http.StatusForbidden},
+		"own site":        {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }, http.StatusOK},
+		"typed address":   {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "none") }, http.StatusOK},
+		"no cookie":       {func(r *http.Request) { r.Header.Del("Cookie") }, http.StatusForbidden},
+		"empty cookie":    {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"=") }, http.StatusForbidden},
+		"token as cookie": {func(r *http.Request) { r.Header.Set("Cookie", s.cookie()+"="+s.token) }, http.StatusForbidden},
 		"wrong token": {func(r *http.Request) {
 			r.Header.Del("Cookie")
 			r.URL.RawQuery = "token=" + s.session
@@ -127,6 +132,26 @@ func TestAttackDashboardRequests(t *testing.T) {
 				t.Errorf("policy %q", got)
 			}
 		})
+	}
+}
+
+// standard listens on the port of http without a socket: tests may not open that port.
+type standard struct{ net.Listener }
+
+func (standard) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// TestOwnHost: a server on the port of http is named without it.
+func TestOwnHost(t *testing.T) {
+	s := New(NewSnapshots(recorded(t)), standard{})
+	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "127.0.0.1:80": true,
+		"localhost:80": true, "attacker.example": false, "localhost:8080": false, "": false} {
+		if s.isOwnHost(host) != want {
+			t.Errorf("host %q: %t", host, !want)
+		}
+	}
+	other, _ := start(t, NewSnapshots(recorded(t)))
+	if other.isOwnHost("localhost") {
+		t.Error("a server on another port is named without it")
 	}
 }
 
@@ -267,6 +292,15 @@ func TestStreamsAreBounded(t *testing.T) {
 	if response, _ := answer(t, c, s.request(t, http.MethodGet, "/live?page=https://x/")); response.StatusCode != http.StatusNotFound {
 		t.Error(response.Status)
 	}
+}
+
+// TestStaleIsSaidOnce: screen readers read that the page may be old, and not each error that follows.
+func TestStaleIsSaidOnce(t *testing.T) {
+	s := recorded(t)
+	has(t, page(t, s, "/"), `<p id="stale" role="status"></p>`)
+	s.Stale = "connection refused"
+	has(t, page(t, s, "/"), `role="status" class="problem">What is shown may be old.</p>`, `<p>connection refused</p>`,
+		"!role=\"alert\"")
 }
 
 // TestBundleIsSmall: what a browser loads beside a page is far under 300 KB.

@@ -61,7 +61,8 @@ function follow() {
     };
     source.onerror = () => {
       connection.textContent = source?.readyState === EventSource.CLOSED
-        ? "Not live: liqoctl refuses; open the address that it printed last."
+        ? "Not live: too many pages are open, or liqoctl began anew. Close some and reload, or open the address that it " +
+          "printed last."
         : "Not live: liqoctl does not answer. Trying again.";
     };
   }
