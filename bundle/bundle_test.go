@@ -232,6 +232,43 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
+// TestBombs: what a few bytes make large when it is decoded is refused before.
+func TestBombs(t *testing.T) {
+	read := func(files ...string) (*bundle.Bundle, error) {
+		var out bytes.Buffer
+		compressed := gzip.NewWriter(&out)
+		archive := tar.NewWriter(compressed)
+		for i := 0; i < len(files); i += 2 {
+			h := tar.Header{Name: "liqo-gather/" + files[i], Typeflag: tar.TypeReg, Size: int64(len(files[i+1]))}
+			err := archive.WriteHeader(&h)
+			if _, failed := io.WriteString(archive, files[i+1]); errors.Join(err, failed) != nil {
+				t.Fatal(err, failed)
+			}
+		}
+		if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return bundle.Read(&out)
+	}
+	if _, err := read("index.json", `{"format":1,"files":[{}`+strings.Repeat(",{}", 2<<20)+"]}"); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+		t.Errorf("large index: %v", err)
+	}
+	for _, list := range []string{`{"items":[%s]}`, `{"kind":"List","Items":[%s]}`, `{"items":[],"items":[%s]}`} {
+		for n, says := range map[int]string{100000: "", 100001: "more than 100000 items"} {
+			items := fmt.Sprintf(list, "{}"+strings.Repeat(",{}", n-1))
+			b, err := read("index.json", `{"format":1}`, "local/objects/pods.json", items)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := struct{ Items []struct{} }{}
+			err = b.Objects("local", "pods", &found)
+			if says == "" && (err != nil || len(found.Items) != n) || says != "" && (err == nil || !strings.Contains(err.Error(), says) || found.Items != nil) {
+				t.Errorf("%s of %d: %v", list, n, err)
+			}
+		}
+	}
+}
+
 // FuzzRead: no archive makes Read panic, and all names of one that it takes lie in the archive.
 func FuzzRead(f *testing.F) {
 	f.Add(hostile(&tar.Header{Name: "liqo-gather/x", Typeflag: tar.TypeReg, Size: 3}))

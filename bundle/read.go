@@ -5,6 +5,7 @@ package bundle
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,9 @@ const MaxBound = maxContent - 16<<20 // the index and the page on top need the r
 const (
 	maxContent = 256 << 20 // bytes, uncompressed
 	maxObjects = 64 << 20  // bytes of objects, which need a multiple of that when they are decoded
+	maxIndex   = 4 << 20   // bytes of index.json, which needs a multiple of that too
 	maxFiles   = 20000
+	maxItems   = 100000 // of one list of objects: one of 3 bytes takes up to 1 KiB when it is decoded
 )
 
 // Bundle is an archive that was read.
@@ -67,6 +70,9 @@ func Read(r io.Reader) (*Bundle, error) {
 			return nil, fmt.Errorf("read %.100q of the archive: %w", header.Name, err)
 		}
 	}
+	if len(out.files[indexFile]) > maxIndex {
+		return nil, fmt.Errorf("%s of the archive has more than %d bytes", indexFile, maxIndex)
+	}
 	if err := json.Unmarshal(out.files[indexFile], &out.Index); err != nil {
 		return nil, fmt.Errorf("read %s of the archive: %w", indexFile, err)
 	}
@@ -105,8 +111,33 @@ func (b *Bundle) Objects(cluster, resource string, into any) error {
 	if !ok {
 		return nil
 	}
-	if err := json.Unmarshal(text, into); err != nil {
+	list := struct{ Items items }{}
+	err := json.Unmarshal(text, &list)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
 		return fmt.Errorf("decode %s of the %s cluster: %w", resource, cluster, err)
+	}
+	return nil
+}
+
+// items is a list of which nothing is decoded.
+type items struct{}
+
+// UnmarshalJSON fails if the list has more than maxItems.
+func (items) UnmarshalJSON(text []byte) error {
+	list := json.NewDecoder(bytes.NewReader(text))
+	if _, err := list.Token(); err != nil {
+		return err
+	}
+	for n := 1; list.More(); n++ {
+		if n > maxItems {
+			return fmt.Errorf("more than %d items", maxItems)
+		}
+		if err := list.Decode(&struct{}{}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
