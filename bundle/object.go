@@ -30,7 +30,7 @@ var (
 // Object returns a copy of an object in its JSON form without what may be secret:
 //   - of Secrets, and of ConfigMaps except that with the cluster ID, the values: a key stays with the value's size
 //   - annotations of others than Liqo, Kubernetes and Helm, the last applied configuration, and managed fields
-//   - values of environment variables, and text fields whose name is that of a credential
+//   - values of environment variables, and texts and numbers in fields whose name is that of a credential
 //   - unless own is set, as for Liqo's own pods, all of a container that can hold a secret, such as its command
 //
 // All other texts are redacted by Text. Decoded into its type, the copy keeps all other fields. Redacting it again
@@ -97,13 +97,14 @@ func (r redactor) fields(object map[string]any) map[string]any {
 		case key == "annotations":
 			out[key] = r.annotations(value)
 		case isText && slices.Contains(byteFields, key):
-			if key == "publicKey" && encodedKey.MatchString(text) || string(Text([]byte(text))) == text {
+			if key == "publicKey" && encodedKey.MatchString(text) || string(Text([]byte(text))) == text ||
+				isOnlyBytes(text) {
 				out[key] = text
 			}
-		case isText && text != "" && (isCredential(key) || strings.EqualFold(key, "kubeconfig")):
-			out[key] = hidden
+		case isCredential(key), strings.EqualFold(key, "kubeconfig"):
+			out[key] = r.credential(value)
 		case key == "env":
-			out[key] = r.each(value, hideVariable)
+			out[key] = r.each(value, r.hideVariable)
 		case !r.own && slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key):
 			out[key] = r.each(value, trimContainer)
 		default:
@@ -111,6 +112,35 @@ func (r redactor) fields(object map[string]any) map[string]any {
 		}
 	}
 	return out
+}
+
+// isOnlyBytes reports whether a text is base64 without credentials, and no key of WireGuard. The end of a certificate
+// can look like one.
+func isOnlyBytes(text string) bool {
+	_, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && !encodedKey.MatchString(text) && !hasCredentials([]byte(text), maxEncodings)
+}
+
+// credential hides a text or a number. Switches, such as automountServiceAccountToken, and objects, such as the
+// projection serviceAccountToken, hold no credential themselves.
+func (r redactor) credential(value any) any {
+	switch value := value.(type) {
+	case nil, bool:
+		return value
+	case map[string]any:
+		return r.fields(value)
+	case []any:
+		out := make([]any, len(value))
+		for i, item := range value {
+			out[i] = r.credential(item)
+		}
+		return out
+	case string:
+		if value == "" {
+			return value
+		}
+	}
+	return hidden
 }
 
 func (r redactor) value(value any) any {
@@ -152,9 +182,9 @@ func isFlagOfCredential(item any) bool {
 }
 
 // hideVariable replaces the value of an environment variable.
-func hideVariable(variable map[string]any) {
-	if value, ok := variable["value"].(string); ok && value != "" {
-		variable["value"] = hidden
+func (r redactor) hideVariable(variable map[string]any) {
+	if value, ok := variable["value"]; ok {
+		variable["value"] = r.credential(value)
 	}
 }
 

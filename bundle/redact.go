@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// hidden replaces what is redacted. It is shorter than all that it replaces.
+	// hidden replaces what is redacted; its beginning does if that is shorter.
 	hidden = "***"
+	// separatedLength is the length of a key of WireGuard with a byte in front of it.
+	separatedLength = 45
 	// maxEncodings bounds how often base64 within base64 is decoded: a Secret within a kubeconfig within an
 	// annotation has two.
 	maxEncodings = 3
@@ -24,8 +26,9 @@ const (
 	minEncoded, minText = 40, 16
 	// maxPasses bounds how often a text is redacted again because a replacement formed a new match.
 	maxPasses = 8
-	// maxName is the length of the longest name of a credential, in bytes.
-	maxName = 24
+	// maxName is the length of the longest name of a credential, and maxVariable that of what lies between the
+	// beginning of an environment variable and its value, in bytes.
+	maxName, maxVariable = 24, 256
 )
 
 // forms are the forms of credentials and what replaces them. Each begins with a literal, which keeps the search fast.
@@ -47,13 +50,27 @@ var forms = []struct {
 
 var (
 	keyEnd = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
-	// named matches the value behind the name of a credential. Its quotes can be escaped.
-	named = regexp.MustCompile(`^\s*(\\*"(?:[^"\\]|\\.)*"?|'[^']*'?|(?:(?i:bearer|basic)\s+)?[^\s"',;&})\]]{3,})`)
+	// betweenKeyLines matches what separates the lines of a key, at its end: line feeds, which can be escaped, spaces,
+	// and the times of a log.
+	betweenKeyLines = regexp.MustCompile(`(?:\s|\\+[nr]|\d{4}-\d\d-\d\dT[\d:.]+Z)+$`)
+	// named matches the value behind the name of a credential: what is hidden already, or one in quotes, which can be
+	// escaped, a block of YAML with escaped line feeds, which ends at a quote, or what runs to white space or a quote.
+	named = regexp.MustCompile(`^[:=]*>?\s*(?:(\*\*\*)[,;&})\]]|(\\*"(?:[^"\\]|\\.)*"?|` +
+		`'(?:[^']|'')*'?|[|>][-+\d]*\\+[nr](?:[^"\\]|\\.)*|` +
+		`(?:[^\s"']*(?i:bearer|basic)\s+)?[^\s"']+))`)
+	// block matches the beginning of a block of YAML: its lines follow.
+	block = regexp.MustCompile(`^[ \t]*(?:[&!]\S*[ \t]+)*[|>][-+\d]*[ \t]*(?:[ \t]#[^\n]*)?\r?\n`)
+	// variable matches the beginning of an environment variable in JSON and YAML, up to its value.
+	variable = regexp.MustCompile(`(?i)name[\\"']*\s*:\s*[\\"']*([\w.-]+)[\\"']*(?:[\s,]|\\+[nr])*[\\"']*value$`)
 	// encodedKey matches the keys of WireGuard: 32 bytes in base64.
 	encodedKey = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
+	// separatedKey matches one with what can separate it from more such bytes in front, as in a path.
+	separatedKey = regexp.MustCompile(`^[-_/+][A-Za-z0-9+/]{43}=$`)
 	// credentials are the ends of names of credentials, in lower case and without what separates words.
 	credentials = []string{"password", "passwd", "passphrase", "token", "authorization", "privatekey", "presharedkey",
 		"apikey", "accesskey", "accesskeyid", "secretkey", "clientsecret", "keydata"}
+	// words are credentials' names that count as whole words only: "bypass" names none.
+	words = []string{"pass", "pwd", "psk"}
 )
 
 // Text returns a text without credentials: private keys, tokens, passwords, and base64 with any of these. A key of
@@ -66,9 +83,7 @@ func Text(text []byte) []byte {
 		for _, form := range forms {
 			text = form.of.ReplaceAll(text, []byte(form.with))
 		}
-		if ends := keyEnd.FindAllIndex(text, -1); len(ends) > 0 { // a log can begin within a key
-			text = append([]byte(hidden), text[ends[len(ends)-1][1]:]...)
-		}
+		text = replace(text, nextKeyEnd)
 		text = replace(text, nextNamed)
 		text = replace(text, nextBootstrapToken)
 		text = replace(text, nextEncoded)
@@ -102,8 +117,31 @@ func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
 	return append(out, text...)
 }
 
-// nextNamed finds a value behind the name of a credential, as in command lines, headers, JSON, YAML and configurations
-// of WireGuard. Values shorter than the replacement, such as "", stay.
+// nextKeyEnd finds the end of a private key without the beginning, as in a log that begins within a key.
+func nextKeyEnd(text []byte) (m match, ok bool) {
+	end := keyEnd.FindIndex(text)
+	if end == nil {
+		return m, false
+	}
+	for from := end[0]; ; {
+		before := text[:from]
+		separator := betweenKeyLines.Find(before[max(0, len(before)-maxVariable):])
+		before = before[:len(before)-len(separator)]
+		n := countEnd(before, isKeyByte)
+		if n > 0 && n < len(before) && before[len(before)-n-1] == '\\' {
+			n-- // the letter of an escaped line feed
+		}
+		if n == 0 || n < minEncoded && from < end[0] { // only the last line is short
+			return match{from, end[1], hidden}, true
+		}
+		from = len(before) - n
+	}
+}
+
+func isKeyByte(b byte) bool { return isDigit(b) || b == '=' }
+
+// nextNamed finds a value behind the name of a credential, as in command lines, headers, JSON, YAML, environment
+// variables and configurations of WireGuard. Empty values in quotes stay.
 func nextNamed(text []byte) (m match, ok bool) {
 	for at := 0; ; {
 		i := bytes.IndexAny(text[at:], ":=")
@@ -111,20 +149,94 @@ func nextNamed(text []byte) (m match, ok bool) {
 			return m, false
 		}
 		at += i + 1
-		if !isCredential(string(text[max(0, at-1-2*maxName) : at-1])) {
+		if !isNamed(text[:at-1]) {
 			continue
 		}
-		if value := named.FindSubmatchIndex(text[at:]); value != nil && value[3]-value[2] >= len(hidden) {
-			return match{at + value[2], at + value[3], hidden}, true
+		if from, to := valueAt(text, at); to-from > 2 || to > from && !isQuote(text[to-1]) {
+			return match{from, to, hidden[:min(len(hidden), to-from)]}, true
 		}
 	}
+}
+
+// valueAt returns where the value of a credential lies whose name ends in front of at; from = to if there is none. A
+// value that ends with the name of a credential goes on with that one's value.
+func valueAt(text []byte, at int) (from, to int) {
+	for from, to = at, at; ; {
+		found := named.FindSubmatchIndex(text[to:])
+		if found == nil {
+			return from, to
+		}
+		if to == at {
+			from += max(found[2], found[4])
+		}
+		to += max(found[3], found[5], countBlock(text, to))
+		end := bytes.TrimRight(text[from:to], " \t\\\"'")
+		if n := len(end) - 1; n < 1 || end[n] != ':' && end[n] != '=' || !isNamed(text[:from+n]) {
+			return from, to
+		}
+	}
+}
+
+// countBlock returns how many bytes at a position of a text are a block of YAML: "|" or ">" and the lines below with a
+// deeper indentation than its key. Without the beginning of the key's line, any indentation is deeper.
+func countBlock(text []byte, at int) (n int) {
+	n = len(block.Find(text[at:]))
+	if n == 0 {
+		return 0
+	}
+	indentation := 0
+	if i := bytes.LastIndexByte(text[:at], '\n'); i >= 0 {
+		indentation = countBegin(text[i+1:at], func(b byte) bool { return b == ' ' || b == '-' })
+	}
+	end := n - 1
+	for at+n < len(text) {
+		line, _, _ := bytes.Cut(text[at+n:], []byte("\n"))
+		if len(bytes.TrimSpace(line)) > 0 {
+			if countBegin(line, func(b byte) bool { return b == ' ' }) <= indentation {
+				break
+			}
+			end = n + len(line)
+		}
+		n += len(line) + 1
+	}
+	return end
+}
+
+func isQuote(b byte) bool { return b == '"' || b == '\'' }
+
+// isNamed reports whether a text ends with the name of a credential, or is that of an environment variable up to the
+// value.
+func isNamed(text []byte) bool {
+	if isCredential(string(text[max(0, len(text)-2*maxName):])) {
+		return true
+	}
+	name := bytes.TrimRight(text[max(0, len(text)-maxVariable):], " \t\\\"'")
+	if i := len(name) - len("value"); i < 0 || !bytes.EqualFold(name[i:], []byte("value")) {
+		return false
+	}
+	found := variable.FindSubmatch(name)
+	return found != nil && isCredential(string(found[1]))
 }
 
 // isCredential reports whether a name, of which only the end counts, is that of a credential.
 func isCredential(name string) bool {
 	name = strings.TrimRight(name, " \t\\\"'")
+	if slices.ContainsFunc(words, func(word string) bool { return isLastWord(name, word) }) {
+		return true
+	}
 	name = strings.Map(letterOfName, name[max(0, len(name)-maxName):])
 	return slices.ContainsFunc(credentials, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// isLastWord reports whether a word is the last one of a name, in any case: of DB_PASS, db-pass and dbPass.
+func isLastWord(name, word string) bool {
+	i := len(name) - len(word)
+	if i < 0 || !strings.EqualFold(name[i:], word) {
+		return false
+	}
+	isUpper := func(b byte) bool { return b >= 'A' && b <= 'Z' }
+	isLower := func(b byte) bool { return b >= 'a' && b <= 'z' }
+	return i == 0 || isUpper(name[i]) && !isUpper(name[i-1]) || !isUpper(name[i-1]) && !isLower(name[i-1])
 }
 
 // letterOfName returns a letter of a name in lower case, and drops what separates its words.
@@ -188,6 +300,9 @@ func nextEncoded(text []byte) (m match, ok bool) {
 			return match{at, to, fmt.Sprintf("key-%.6x", sha256.Sum256(run))}, true
 		case encodes(run[:n], maxEncodings):
 			return match{at, to, hidden}, true
+		case separatedKey.Match(run[max(0, len(run)-separatedLength):]):
+			key := run[len(run)-separatedLength+1:]
+			return match{to - len(key), to, fmt.Sprintf("key-%.6x", sha256.Sum256(key))}, true
 		}
 		at = to
 	}
