@@ -36,8 +36,6 @@ var forms = []struct {
 	of   *regexp.Regexp
 	with string
 }{
-	{regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?` +
-		`(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`), hidden},
 	// JSON Web Tokens, such as those of service accounts: base64 of `{"`.
 	{regexp.MustCompile(`eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?`), hidden},
 	// Tokens in headers. The shortest is longer than the words that follow "bearer" in prose.
@@ -49,6 +47,9 @@ var forms = []struct {
 }
 
 var (
+	// privateKey matches a private key, which can end with the text; keyEnd, the last line of one.
+	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?` +
+		`(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 	keyEnd = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
 	// betweenKeyLines matches what separates the lines of a key, at its end: line feeds, which can be escaped, spaces,
 	// and the times of a log.
@@ -80,11 +81,12 @@ var (
 func Text(text []byte) []byte {
 	for range maxPasses {
 		before := text
-		for _, form := range forms {
-			text = form.of.ReplaceAll(text, []byte(form.with))
-		}
+		text = privateKey.ReplaceAll(text, []byte(hidden))
 		text = replace(text, nextKeyEnd)
 		text = replace(text, nextNamed)
+		for _, form := range forms { // later: a value can begin with one
+			text = form.of.ReplaceAll(text, []byte(form.with))
+		}
 		text = replace(text, nextBootstrapToken)
 		text = replace(text, nextEncoded)
 		if bytes.Equal(before, text) {
@@ -356,7 +358,7 @@ func hasCredentials(text []byte, encodings int) bool {
 			return true
 		}
 	}
-	if _, ok := nextNamed(text); ok || keyEnd.Match(text) {
+	if _, ok := nextNamed(text); ok || privateKey.Match(text) || keyEnd.Match(text) {
 		return true
 	}
 	for at := 0; encodings > 0 && at < len(text); at++ {

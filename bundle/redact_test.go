@@ -53,6 +53,7 @@ var texts = []struct{ name, text, want string }{
 	{"a token of GitHub", "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "***"},
 	{"a password with what separates words elsewhere", "password=P&ssw0rd,;})] x", "password=*** x"},
 	{"a password behind a comma", "--db-password=ab,Very,secret -v", "--db-password=*** -v"},
+	{"a password that begins with a token", "password=ghp_abcdefghijklmnopqrstuvwxyz0123456789,secret", "password=***"},
 	{"a short password", "token: a; pwd=ab\npassword: \"\"", "token: ** pwd=**\npassword: \"\""},
 	{"short names", "PASS=secret dbPass: secret DB_PWD=secret psk = secret bypass=1 compass: 2", "PASS=*** dbPass: *** DB_PWD=*** psk = *** bypass=1 compass: 2"},
 	{"a name within a value", "token: \npassword: planted", "token: \n***"},
