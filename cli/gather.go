@@ -71,6 +71,8 @@ type contribution struct {
 	found []gathered
 	// own holds the namespaces of Liqo and of its peerings.
 	own []string
+	// gateways holds the namespaces of gateways elsewhere. Of their pods, only the gateways are Liqo's.
+	gateways []string
 }
 
 func (e *env) gather(cmd *cobra.Command, o *gatherOptions) (err error) {

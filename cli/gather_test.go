@@ -76,6 +76,14 @@ kind: Pod
 metadata: {name: offloaded, namespace: shop, labels: {liqo.io/shadowPod: "true"}}
 spec: {automountServiceAccountToken: false, containers: [{name: c, image: shop, command: [run, PLANTED], env: [{name: A, value: PLANTED}]}]}
 ---
+{apiVersion: networking.liqo.io/v1beta1, kind: GatewayServer, metadata: {name: PEER, namespace: shop}, spec: {}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: gw-PEER, namespace: shop, labels: {networking.liqo.io/component: gateway}}, spec: {automountServiceAccountToken: false, containers: [{name: gateway, image: liqo, args: [PLANTED]}]}, status: {containerStatuses: [{name: gateway, ready: false, restartCount: 0, image: liqo, imageID: liqo}]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: other}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: PLANTED, namespace: other, labels: {networking.liqo.io/component: gateway}}, spec: {automountServiceAccountToken: false, containers: [{name: c, image: shop}]}}
+---
 {apiVersion: v1, kind: Pod, metadata: {name: users-own, namespace: shop}, spec: {automountServiceAccountToken: false, containers: [{name: c, image: PLANTED}]}}
 ---
 {apiVersion: v1, kind: Event, metadata: {name: offloaded.1, namespace: shop}, involvedObject: {kind: Pod, namespace: shop, name: users-own, uid: none}, type: Warning, reason: Failed, message: PLANTED}
@@ -128,7 +136,7 @@ func TestGather(t *testing.T) {
 	s.apply(t, "rome", ofCluster("rome", "milan", kubelet(t)))
 	s.apply(t, "milan", ofCluster("milan", "rome", "1")) // nobody listens there
 	said := s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome --remote-kubeconfig $DIR/milan -o $DIR/report.tar.gz"))
-	for _, line := range []string{" INFO   (local) 14 objects of 10 kinds gathered\n", " INFO   (local) 2 logs gathered\n", " INFO   (remote) 0 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
+	for _, line := range []string{" INFO   (local) 16 objects of 11 kinds gathered\n", " INFO   (local) 3 logs gathered\n", " INFO   (remote) 1 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("lacks %q:\n%s", line, said)
 		}
@@ -165,7 +173,7 @@ func TestGather(t *testing.T) {
 		b.Objects("local", "publickeies.networking.liqo.io", &keys)); err != nil {
 		t.Fatal(err)
 	}
-	if len(pods.Items) != 2 || !slices.Contains(pods.Items[0].Spec.Containers[0].Args, "--v=4") || pods.Items[1].Name != "offloaded" {
+	if len(pods.Items) != 3 || !slices.Contains(pods.Items[0].Spec.Containers[0].Args, "--v=4") || pods.Items[1].Name != "gw-milan" || pods.Items[2].Name != "offloaded" {
 		t.Errorf("pods: %+v", pods.Items)
 	}
 	if len(tenants.Items) != 1 || string(tenants.Items[0].Spec.CSR) != "public" || len(keys.Items) != 1 || len(keys.Items[0].Spec.PublicKey) != 32 {

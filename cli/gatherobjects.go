@@ -60,6 +60,7 @@ func (c *contribution) kubernetesSources() []source {
 	endpoints := kind("discovery.k8s.io", "v1", "EndpointSlice")
 	lease, binding := kind("coordination.k8s.io", "v1", "Lease"), kind("rbac.authorization.k8s.io", "v1", "RoleBinding")
 	isLiqos := func(o *unstructured.Unstructured) bool { return strings.Contains(o.GetName(), "liqo") }
+	isGateway := func(o *unstructured.Unstructured) bool { return c.isGateway(o) }
 	return []source{
 		{resource: "namespaces", kind: kind("", "v1", "Namespace"), keep: func(o *unstructured.Unstructured) bool {
 			return isMarked(o) || slices.Contains(c.own, o.GetName())
@@ -68,6 +69,7 @@ func (c *contribution) kubernetesSources() []source {
 		{resource: "pods", kind: pod, namespaced: true, own: true},
 		{resource: "pods", kind: pod, namespaced: true, label: api.LabelShadowPod},
 		{resource: "pods", kind: pod, namespaced: true, label: api.LabelManagedBy},
+		{resource: "pods", kind: pod, namespaced: true, label: api.LabelNetworkingComponent, keep: isGateway},
 		{resource: "deployments.apps", kind: kind("apps", "v1", "Deployment"), namespaced: true, own: true},
 		{resource: "daemonsets.apps", kind: kind("apps", "v1", "DaemonSet"), namespaced: true, own: true},
 		{resource: "jobs.batch", kind: kind("batch", "v1", "Job"), namespaced: true, own: true},
@@ -131,7 +133,8 @@ func (c *contribution) gatherObjects(ctx context.Context, bound int64) {
 		c.own = append(c.own, api.TenantNamespace(c.other.id))
 	}
 	lists := c.lists(ctx, liqos, miss)
-	c.own = c.ownNamespaces(ctx, lists)
+	c.own = c.ownNamespaces(ctx)
+	c.gateways = gatewayNamespaces(lists)
 	lists = append(lists, c.lists(ctx, c.kubernetesSources(), miss)...)
 	c.found = append(merged(lists), gathered{"events", c.events(ctx, lists, miss)})
 	c.part = bundle.NewPart(string(cmp.Or(c.side, local)), c.own, bound)
@@ -235,26 +238,36 @@ func timeOver(ctx context.Context, err error) error {
 	return err
 }
 
-// ownNamespaces returns the namespaces of Liqo, of its peerings, and of gateways elsewhere, in order.
-func (c *contribution) ownNamespaces(ctx context.Context, lists []gathered) []string {
+// ownNamespaces returns the namespaces of Liqo and of its peerings, in order.
+func (c *contribution) ownNamespaces(ctx context.Context) []string {
 	own := slices.Clone(c.own)
 	tenants := &corev1.NamespaceList{}
-	// Without the right to list namespaces, those of the objects remain.
+	// Without the right to list namespaces, those that are known remain.
 	if err := c.List(ctx, tenants, client.HasLabels{api.LabelTenantNamespace}); err == nil {
 		for _, n := range tenants.Items {
 			own = append(own, n.Name)
 		}
 	}
-	for _, list := range lists {
-		if !slices.Contains([]string{"gatewayservers", "gatewayclients"}, strings.Split(list.resource, ".")[0]) {
-			continue
-		}
-		for _, o := range list.objects {
-			own = append(own, o.GetNamespace())
-		}
-	}
 	slices.Sort(own)
 	return slices.Compact(own)
+}
+
+// gatewayNamespaces returns the namespaces of the gateways in the lists.
+func gatewayNamespaces(lists []gathered) (out []string) {
+	for _, list := range lists {
+		if slices.Contains([]string{"gatewayservers", "gatewayclients"}, strings.Split(list.resource, ".")[0]) {
+			for _, o := range list.objects {
+				out = append(out, o.GetNamespace())
+			}
+		}
+	}
+	return out
+}
+
+// isGateway reports whether a pod is one of a gateway. The label alone does not tell: any user can set it.
+func (c *contribution) isGateway(pod client.Object) bool {
+	return pod.GetLabels()[api.LabelNetworkingComponent] == api.GatewayComponent &&
+		slices.Contains(c.gateways, pod.GetNamespace())
 }
 
 // merged returns the lists of each resource as one, without objects that occur twice.

@@ -83,7 +83,7 @@ func (c *contribution) pods() (out []corev1.Pod) {
 		for _, o := range g.objects {
 			pod := corev1.Pod{}
 			err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod)
-			if err == nil && slices.Contains(c.own, pod.Namespace) {
+			if err == nil && (slices.Contains(c.own, pod.Namespace) || c.isGateway(&pod)) {
 				out = append(out, pod)
 			}
 		}
