@@ -28,7 +28,7 @@ const (
 	maxPasses = 8
 	// maxName is the length of the longest name of a credential, and maxVariable that of what lies between the
 	// beginning of an environment variable and its value, in bytes.
-	maxName, maxVariable = 24, 256
+	maxName, maxVariable = 24, 128
 )
 
 // forms are the forms of credentials and what replaces them. Each begins with a literal, which keeps the search fast.
