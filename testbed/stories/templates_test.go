@@ -43,12 +43,12 @@ func templateConnects(t *testing.T, shape, file string) {
 	if shape == "node-selector" {
 		c.kubectl(t, "label", "node", c.name+"-n1", "example.com/gateway=true", "--overwrite")
 	}
-	endpoint := `"serviceType": "NodePort", "ports": [51840]`
+	endpoint := `"serviceType": "NodePort", "port": 51840, "ports": null`
 	switch {
 	case strings.HasPrefix(shape, "several-tunnels"):
-		endpoint = `"serviceType": "NodePort", "ports": [51840, 51841]`
+		endpoint = `"serviceType": "NodePort", "port": null, "ports": [51840, 51841]`
 	case shape == "load-balancer":
-		endpoint = `"serviceType": "LoadBalancer", "ports": [51840]`
+		endpoint = `"serviceType": "LoadBalancer", "port": 51840, "ports": null`
 	}
 	milan.changeGateway(t, "gatewayserver", `{"endpoint": {`+endpoint+`}}`)
 	before := c.generation(t)
@@ -80,7 +80,7 @@ func connects(t *testing.T) {
 
 // chartsTemplates gives the gateways the templates of the chart, and deletes the others.
 func chartsTemplates(t *testing.T) {
-	milan.changeGateway(t, "gatewayserver", `{"serverTemplateRef": {"name": "wireguard-server"}, "endpoint": {"serviceType": "NodePort", "ports": [51840]}}`)
+	milan.changeGateway(t, "gatewayserver", `{"serverTemplateRef": {"name": "wireguard-server"}, "endpoint": {"serviceType": "NodePort", "port": 51840, "ports": null}}`)
 	rome.changeGateway(t, "gatewayclient", `{"clientTemplateRef": {"name": "wireguard-client"}}`)
 	connects(t)
 	rome.kubectl(t, "-n", "liqo", "delete", "wggatewayclienttemplates", "-l", "stories=original")
