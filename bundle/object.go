@@ -20,7 +20,7 @@ var (
 	size = regexp.MustCompile(`^\d+ B$`)
 	// keptAnnotations matches the domains of annotations that Liqo, Kubernetes and Helm write.
 	keptAnnotations = regexp.MustCompile(`(^|\.)(liqo\.io|kubernetes\.io|k8s\.io|helm\.sh)/`)
-	// byteFields are the fields with bytes: certificates, requests and public keys. A redacted text is no base64.
+	// byteFields are the fields that hold base64, which redacted text is not: certificates, requests, public keys.
 	byteFields = []string{"ca", "caBundle", "certificate", "csr", "publicKey", "request", "signedCRT"}
 	// containerFields are the fields of users' containers that stay.
 	containerFields = []string{"name", "image", "imagePullPolicy", "ports", "resources", "restartPolicy",
@@ -28,13 +28,13 @@ var (
 )
 
 // Object returns a copy of an object in its JSON form without what may be secret:
-//   - of Secrets, and of ConfigMaps except that with the cluster ID, the values: a key stays with the value's size
-//   - annotations of others than Liqo, Kubernetes and Helm, the last applied configuration, and managed fields
-//   - values of environment variables, and texts and numbers in fields whose name is that of a credential
-//   - unless own is set, as for Liqo's own pods, all of a container that can hold a secret, such as its command
+//   - values of Secrets and ConfigMaps, which are replaced by their sizes; the ConfigMap with the cluster ID is kept
+//   - annotations that neither Liqo, Kubernetes nor Helm defines, the last applied configuration, and managed fields
+//   - values of environment variables, and texts and numbers in fields named like a credential
+//   - fields of a container that can hold a secret, such as its command, unless own is set for a pod of Liqo
 //
-// All other texts are redacted by Text. Decoded into its type, the copy keeps all other fields. Redacting it again
-// changes nothing.
+// Text redacts all other texts. All other fields are kept, so that the copy decodes into its type. Object is
+// idempotent.
 func Object(object map[string]any, own bool) map[string]any {
 	kind, _ := object["kind"].(string)
 	out := redactor{own: own && kind != "ShadowPod"}.fields(object)
@@ -155,8 +155,8 @@ func (r redactor) value(value any) any {
 	return value
 }
 
-// each redacts the items of a list, and then changes those that are objects. A text behind a flag that is named like a
-// credential is its value.
+// each redacts the items of a list, and then calls change for each object in it. A text that follows a flag named like
+// a credential is redacted as its value.
 func (r redactor) each(list any, change func(map[string]any)) any {
 	items, ok := list.([]any)
 	if !ok {

@@ -122,7 +122,7 @@ func (b *Bundle) Objects(cluster, resource string, into any) error {
 	return nil
 }
 
-// items is a list of which nothing is decoded.
+// items counts the items of a list without decoding them.
 type items struct{}
 
 // UnmarshalJSON fails if the list has more than maxItems.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// hidden replaces what is redacted; its beginning does if that is shorter.
+	// hidden replaces redacted text; text that is shorter than hidden is replaced by as many of its characters.
 	hidden = "***"
 	// separatedLength is the length of a key of WireGuard with a byte in front of it.
 	separatedLength = 45
@@ -65,7 +65,7 @@ var (
 	variable = regexp.MustCompile(`(?i)name[\\"']*\s*:\s*[\\"']*([\w.-]+)[\\"']*(?:[\s,]|\\+[nr])*[\\"']*value$`)
 	// encodedKey matches the keys of WireGuard: 32 bytes in base64.
 	encodedKey = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
-	// separatedKey matches one with what can separate it from more such bytes in front, as in a path.
+	// separatedKey matches a key of WireGuard with a separator in front of it, as in a path.
 	separatedKey = regexp.MustCompile(`^[-_/+][A-Za-z0-9+/]{43}=$`)
 	// credentials are the ends of names of credentials, in lower case and without what separates words.
 	credentials = []string{"password", "passwd", "passphrase", "token", "authorization", "privatekey", "presharedkey",
@@ -102,7 +102,8 @@ type match struct {
 	with     string
 }
 
-// replace returns a text with all matches replaced. next returns the first match; ok is false if there is none.
+// replace returns the text with all matches replaced. next returns the first match in a text; ok is false if no match
+// is left.
 func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
 	var out []byte
 	for {
@@ -160,8 +161,8 @@ func nextNamed(text []byte) (m match, ok bool) {
 	}
 }
 
-// valueAt returns where the value of a credential lies whose name ends in front of at; from = to if there is none. A
-// value that ends with the name of a credential goes on with that one's value.
+// valueAt returns the bounds of a credential's value, whose name ends at the position at; from equals to if the value
+// is missing. If the value itself ends with the name of a credential, the bounds include the value of that credential.
 func valueAt(text []byte, at int) (from, to int) {
 	for from, to = at, at; ; {
 		found := named.FindSubmatchIndex(text[to:])
@@ -206,8 +207,8 @@ func countBlock(text []byte, at int) (n int) {
 
 func isQuote(b byte) bool { return b == '"' || b == '\'' }
 
-// isNamed reports whether a text ends with the name of a credential, or is that of an environment variable up to the
-// value.
+// isNamed reports whether a text ends with the name of a credential, either directly or as the name of an environment
+// variable in front of its value.
 func isNamed(text []byte) bool {
 	if isCredential(string(text[max(0, len(text)-2*maxName):])) {
 		return true
@@ -220,7 +221,7 @@ func isNamed(text []byte) bool {
 	return found != nil && isCredential(string(found[1]))
 }
 
-// isCredential reports whether a name, of which only the end counts, is that of a credential.
+// isCredential reports whether a name ends like the name of a credential.
 func isCredential(name string) bool {
 	name = strings.TrimRight(name, " \t\\\"'")
 	if slices.ContainsFunc(words, func(word string) bool { return isLastWord(name, word) }) {
@@ -311,7 +312,7 @@ func nextEncoded(text []byte) (m match, ok bool) {
 	return m, false
 }
 
-// isDigit reports whether a byte is a digit of base64, of the standard's or of URLs' alphabet.
+// isDigit reports whether a byte is a digit of standard or URL-safe base64.
 func isDigit(b byte) bool {
 	return isTokenByte(b) || b >= 'A' && b <= 'Z' || b == '+' || b == '/' || b == '-' || b == '_'
 }
@@ -339,7 +340,7 @@ func encodes(digits []byte, encodings int) bool {
 // alignment gives are such, or lie between them.
 func isControl(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' || r > '~' }
 
-// standardDigit returns the digit of the standard's base64 for one of that in URLs.
+// standardDigit maps a digit of URL-safe base64 to the digit of standard base64.
 func standardDigit(digit rune) rune {
 	switch digit {
 	case '-':
@@ -350,8 +351,8 @@ func standardDigit(digit rune) rune {
 	return digit
 }
 
-// hasCredentials reports whether there is something in a text that Text replaces, except a key without a name: the last
-// line of a certificate can have its form.
+// hasCredentials reports whether Text would replace a part of a text. Keys without a name do not count, because the
+// last line of a certificate can look like a key.
 func hasCredentials(text []byte, encodings int) bool {
 	for _, form := range forms {
 		if form.of.Match(text) {

@@ -27,7 +27,7 @@ const (
 	format = 1
 )
 
-// errFull is why something is missing that there was no room for.
+// errFull is the error of a part for which the archive has no room.
 var errFull = errors.New("the archive has no room for it; --max-size gives it more")
 
 // Index describes an archive.
@@ -65,7 +65,7 @@ type Missing struct {
 
 // File is one file of an archive.
 type File struct {
-	// Path is that in the archive's folder.
+	// Path is relative to the archive's folder.
 	Path string `json:"path"`
 	// Size is the length of the content in bytes.
 	Size int64 `json:"size"`
