@@ -96,9 +96,9 @@ func (c *cluster) latestWarning(ctx context.Context, object client.Object) strin
 			"type": corev1.EventTypeWarning}); err != nil {
 		return ""
 	}
-	var latest corev1.Event
-	for _, event := range events.Items {
-		if !event.LastTimestamp.Before(&latest.LastTimestamp) {
+	latest := &corev1.Event{}
+	for i := range events.Items {
+		if event := &events.Items[i]; !view.EventTime(event).Before(view.EventTime(latest)) {
 			latest = event
 		}
 	}

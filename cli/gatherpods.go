@@ -131,7 +131,7 @@ func networkRole(pod *corev1.Pod) string {
 	switch {
 	case pod.Labels[api.LabelNetworkingComponent] == api.GatewayComponent:
 		return "gateway"
-	case pod.Labels["app.kubernetes.io/name"] == "fabric":
+	case pod.Labels[api.LabelAppName] == "fabric":
 		return "fabric"
 	}
 	return ""

@@ -124,11 +124,7 @@ func (e *env) explain(cmd *cobra.Command, o *whyOptions, args []string) error {
 // clustersToAsk connects to the local cluster, and to the remote one if a flag names it; else that
 // is nil. A user who may not read the ID of the local cluster gets it without.
 func (e *env) clustersToAsk(ctx context.Context, cmd *cobra.Command, o *whyOptions) (c, remote *cluster, err error) {
-	named := false
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		named = named || strings.HasPrefix(f.Name, remotePrefix) && f.Name != remoteLiqoFlag(cmd).Name
-	})
-	if named {
+	if hasRemote(cmd) {
 		c, remote, err = e.connect(ctx, cmd, &pair{remote: o.remote})
 	} else if c, err = e.onlyCluster(cmd); err == nil {
 		err = c.identify(ctx, liqoFlag(cmd))
@@ -319,7 +315,7 @@ func (e *env) completeSubject(o *whyOptions) cobra.CompletionFunc {
 	}
 }
 
-// subjectNames returns the completions of a kind; nil if it is none that is explained.
+// subjectNames returns the completions for the name of a subject; nil if why does not explain its kind.
 func (e *env) subjectNames(o *whyOptions, kind string) names {
 	namespace := o.namespace
 	if namespace == "" {

@@ -152,7 +152,7 @@ func (s *Snapshot) own(source Source) Own {
 	}
 	for _, d := range s.Deployments.Items {
 		if d.Namespace == s.Namespace && d.Name == api.ControllerManagerName {
-			out.Version = d.Labels["app.kubernetes.io/version"]
+			out.Version = d.Labels[api.LabelAppVersion]
 		}
 	}
 	out.Ranges = OwnRanges(s.Networks.Items)

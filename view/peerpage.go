@@ -156,7 +156,7 @@ func (s *Snapshot) events(keep func(*Event) bool) []Event {
 	var out []Event
 	for i := range s.Events.Items {
 		e := &s.Events.Items[i]
-		row := Event{At: timeOf(e).Time, Warning: e.Type != "Normal", Kind: e.InvolvedObject.Kind,
+		row := Event{At: EventTime(e), Warning: e.Type != "Normal", Kind: e.InvolvedObject.Kind,
 			Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message,
 			Count: max(1, e.Count)}
 		if e.Series != nil {

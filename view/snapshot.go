@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -156,7 +157,7 @@ func (s *Snapshot) warnings() map[about]string {
 		event := &s.Events.Items[i]
 		of := about{event.InvolvedObject.Kind, event.InvolvedObject.Namespace, event.InvolvedObject.Name}
 		if last := latest[of]; event.Type == corev1.EventTypeWarning &&
-			(last == nil || !timeOf(event).Before(timeOf(last))) {
+			(last == nil || !EventTime(event).Before(EventTime(last))) {
 			latest[of] = event
 		}
 	}
@@ -167,17 +168,17 @@ func (s *Snapshot) warnings() map[about]string {
 	return out
 }
 
-// timeOf returns when an event was seen last; zero if it does not say.
-func timeOf(event *corev1.Event) *metav1.Time {
+// EventTime returns when an event was observed last. Clients of events.k8s.io/v1 leave LastTimestamp empty.
+func EventTime(event *corev1.Event) time.Time {
 	switch {
 	case event.Series != nil:
-		return &metav1.Time{Time: event.Series.LastObservedTime.Time}
+		return event.Series.LastObservedTime.Time
 	case !event.LastTimestamp.IsZero():
-		return &event.LastTimestamp
+		return event.LastTimestamp.Time
 	case !event.EventTime.IsZero():
-		return &metav1.Time{Time: event.EventTime.Time}
+		return event.EventTime.Time
 	}
-	return &event.CreationTimestamp
+	return event.CreationTimestamp.Time
 }
 
 // peers returns the ForeignClusters of active peerings by their IDs.

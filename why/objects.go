@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,7 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/view"
 )
 
 // Cluster holds what is known of one cluster.
@@ -86,7 +86,7 @@ func (c *Cluster) warning(kind, namespace, name string) string {
 	for _, e := range all[*corev1.Event](c) {
 		about := e.InvolvedObject
 		if e.Type == corev1.EventTypeWarning && about.Kind == kind && about.Namespace == namespace &&
-			about.Name == name && (latest == nil || !when(e).Before(when(latest))) {
+			about.Name == name && (latest == nil || !view.EventTime(e).Before(view.EventTime(latest))) {
 			latest = e
 		}
 	}
@@ -94,14 +94,6 @@ func (c *Cluster) warning(kind, namespace, name string) string {
 		return ""
 	}
 	return strings.TrimPrefix(latest.Reason+": "+latest.Message, ": ")
-}
-
-// when returns the time of an event. Newer clients set only EventTime.
-func when(e *corev1.Event) time.Time {
-	if e.LastTimestamp.IsZero() {
-		return e.EventTime.Time
-	}
-	return e.LastTimestamp.Time
 }
 
 // peer returns the ForeignCluster of a peer; nil if there is none.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -207,7 +208,7 @@ func (p *pod) keptFrom(node *corev1.Node) *Cause {
 // toleration of Liqo's own taint.
 func (p *pod) untolerated(node *corev1.Node) *Cause {
 	for _, taint := range node.Spec.Taints {
-		covers := func(t corev1.Toleration) bool { return tolerates(t, taint) }
+		covers := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Logger{}, &taint, false) }
 		switch {
 		case taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(p.Spec.Tolerations, covers):
 		case taint.Key != api.VirtualNodeTaintKey:
@@ -237,13 +238,6 @@ func (p *pod) needsToleration(node *corev1.Node, taint corev1.Taint) *Cause {
 		return found.typed("kubectl -n %s get virtualnode %s -o yaml", v.Namespace, v.Name)
 	}
 	return found.typed("kubectl describe node %s", node.Name)
-}
-
-// tolerates reports whether a toleration covers a taint.
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	exists := t.Operator == corev1.TolerationOpExists
-	return (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == taint.Key || t.Key == "" && exists) &&
-		(exists || t.Value == taint.Value)
 }
 
 // askForMore adds the command that asks the provider of a virtual node for as much more as the pod
