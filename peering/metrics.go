@@ -15,8 +15,8 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// roles returns the metric with the peers and their roles.
-func roles() ctl.Registrar {
+// peerInfo returns the metric with the peers and their roles.
+func peerInfo() ctl.Registrar {
 	return ctl.Gauges{
 		Name: "liqo_peer_info", Help: "1 for each peer; the label has its role.",
 		Labels: []string{"cluster_id", "role"},
@@ -26,18 +26,18 @@ func roles() ctl.Registrar {
 	}
 }
 
-// facts returns the metric with the conditions of ForeignClusters.
-func facts() ctl.Registrar {
+// peerConditions returns the metric with the conditions of ForeignClusters.
+func peerConditions() ctl.Registrar {
 	return ctl.Gauges{
 		Name:   "liqo_peer_condition",
 		Help:   "1 while a condition of the peer's ForeignCluster is as it should be, else 0.",
-		Labels: []string{"cluster_id", "module", "condition"}, Read: perPeer(factsOf),
+		Labels: []string{"cluster_id", "module", "condition"}, Read: perPeer(conditionsOf),
 	}
 }
 
-// factsOf returns the conditions that are good when true. The module of those about the peer as a
-// whole is "all".
-func factsOf(fc *corev1beta1.ForeignCluster) (out []ctl.Gauge) {
+// conditionsOf returns the conditions that are true while all is well. The module "all" holds the
+// conditions of the peer as a whole.
+func conditionsOf(fc *corev1beta1.ForeignCluster) (out []ctl.Gauge) {
 	add := func(module string, conditions []corev1beta1.Condition) {
 		for _, c := range conditions {
 			value := 0.0

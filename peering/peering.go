@@ -56,8 +56,8 @@ func Controllers(o Options) []ctl.Registrar {
 			Name: "foreigncluster", Watches: append(watches(), ctl.Watch{Source: &s.changed}), Gather: s.gather,
 			Plan: plan.ForeignCluster, Workers: o.Workers,
 		},
-		roles(),
-		facts(),
+		peerInfo(),
+		peerConditions(),
 	}
 }
 

@@ -68,15 +68,15 @@ func TestForeignClusterFollows(t *testing.T) {
 	if peer.Status.Role != corev1beta1.RoleProvider || peer.Status.APIServerURL != server.Config.Host {
 		t.Errorf("role %s at %s", peer.Status.Role, peer.Status.APIServerURL)
 	}
-	measured(t, c, roles(), ctl.Gauge{Value: 1, Labels: []string{"rome", "Provider"}})
-	measured(t, c, facts(), ctl.Gauge{Value: 1, Labels: []string{"rome", "all", "APIServerStatus"}})
+	measured(t, c, peerInfo(), ctl.Gauge{Value: 1, Labels: []string{"rome", "Provider"}})
+	measured(t, c, peerConditions(), ctl.Gauge{Value: 1, Labels: []string{"rome", "all", "APIServerStatus"}})
 	patch := client.MergeFrom(secret.DeepCopy())
 	secret.Data[api.KubeconfigField] = kubeconfig(t, server.Config, unreachable)
 	if err := c.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}
 	until(t, c, "its API server is lost", peer, func() bool { return apiServer(peer) == corev1beta1.ConditionError })
-	measured(t, c, facts(), ctl.Gauge{Value: 0, Labels: []string{"rome", "all", "APIServerStatus"}})
+	measured(t, c, peerConditions(), ctl.Gauge{Value: 0, Labels: []string{"rome", "all", "APIServerStatus"}})
 
 	remove(t, c, configuration, secret)
 	until(t, c, "the role is Unknown again", peer, func() bool {

@@ -75,7 +75,7 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 			return err
 		}
 		options.Pods = pods
-		states := nodekubelet.PodStates{Flags: f, Pods: pods}
+		states := nodekubelet.PodCollector(ctx, f, pods)
 		if err := registry.Register(states); err != nil {
 			return fmt.Errorf("register metrics of pods: %w", err)
 		}

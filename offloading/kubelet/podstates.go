@@ -22,16 +22,27 @@ const (
 	terminating = "terminating"
 )
 
-// PodStates collects how many pods of the virtual node are in each state, and how long the oldest
-// has been in one that should be short. It reads all pods of the node at each scrape.
-type PodStates struct {
-	Flags *Flags
-	// Pods lists the pods of the node.
-	Pods client.Reader
+// podCollector collects how many pods of the virtual node are in each state, and for how long the
+// oldest has been in a state that should be short.
+type podCollector struct {
+	*Flags
+	list func() ([]corev1.Pod, error)
+}
+
+// PodCollector returns the metrics of the virtual node's pods. It lists all of them at each scrape,
+// until ctx ends.
+func PodCollector(ctx context.Context, f *Flags, pods client.Reader) prometheus.Collector {
+	return podCollector{f, func() ([]corev1.Pod, error) {
+		ctx, cancel := context.WithTimeout(ctx, metricsTime)
+		defer cancel()
+		var list corev1.PodList
+		err := pods.List(ctx, &list)
+		return list.Items, err
+	}}
 }
 
 // Describe implements prometheus.Collector.
-func (p PodStates) Describe(to chan<- *prometheus.Desc) {
+func (p podCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- podCount()
 	to <- podAge()
 }
@@ -49,18 +60,16 @@ func podAge() *prometheus.Desc {
 }
 
 // Collect implements prometheus.Collector.
-func (p PodStates) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), metricsTime)
-	defer cancel()
-	var pods corev1.PodList
-	if err := p.Pods.List(ctx, &pods); err != nil {
-		log.FromContext(ctx).V(1).Info("read pods for metrics", "node", p.Flags.NodeName, "error", err.Error())
+func (p podCollector) Collect(to chan<- prometheus.Metric) {
+	pods, err := p.list()
+	if err != nil {
+		log.Log.V(1).Info("read pods for metrics", "node", p.NodeName, "error", err.Error())
 		return
 	}
-	counts, oldest := podStates(pods.Items, time.Now())
+	counts, oldest := podStates(pods, time.Now())
 	send := func(desc *prometheus.Desc, state string, value float64) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value,
-			p.Flags.ForeignClusterID, p.Flags.NodeName, state)
+			p.ForeignClusterID, p.NodeName, state)
 	}
 	for _, state := range slices.Sorted(maps.Keys(counts)) {
 		send(podCount(), state, float64(counts[state]))
