@@ -31,9 +31,9 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 					return err
 				}
 			}
-			if goes := nodesOf(object); goes != nil {
+			if removes := nodesOf(object); removes != nil {
 				err := s.confirmNodes(c, "delete", func(r *placement) {
-					r.nodes.Items = slices.DeleteFunc(r.nodes.Items, goes)
+					r.nodes.Items = slices.DeleteFunc(r.nodes.Items, removes)
 				})
 				if err != nil {
 					return err
@@ -56,9 +56,10 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 	}
 }
 
-// nodesOf returns which virtual nodes go with an object; nil = no object of its kind takes one away.
-// Volumes are lost where such a node is the only one that extends a namespace to their provider.
-func nodesOf(object client.Object) (goes func(offv1beta1.VirtualNode) bool) {
+// nodesOf returns which virtual nodes are removed with an object; nil if no object of its kind
+// removes any. Volumes are lost where such a node is the only one that extends a namespace to their
+// provider.
+func nodesOf(object client.Object) (removes func(offv1beta1.VirtualNode) bool) {
 	switch object.(type) {
 	case *offv1beta1.VirtualNode:
 		return func(n offv1beta1.VirtualNode) bool {
