@@ -6,7 +6,6 @@ package stories
 import (
 	"errors"
 	"fmt"
-	"math/rand"
 	"regexp"
 	"slices"
 	"strconv"
@@ -101,8 +100,8 @@ const late = time.Second
 
 // gatewaysAreReplaced takes away gateways in every way, on either side, first with one replica and
 // then with two, while pods of both clusters talk. Established connections survive, and each cluster sees
-// the other by the same addresses as before, also after its controllers began anew. A node that was
-// killed takes minutes to come back, so nodes are lost in full runs only.
+// the other by the same addresses as before, also after its controllers began anew. Usual runs try a sample of
+// the faults. A node that was killed takes minutes to come back, so nodes are lost in full runs only.
 func gatewaysAreReplaced(t *testing.T) {
 	one := []fault{
 		{"the server's pod is deleted", 3 * time.Second, deleteGateway(milan)},
@@ -117,17 +116,10 @@ func gatewaysAreReplaced(t *testing.T) {
 		{"the client's pod is killed", 3 * time.Second, deleteGateway(rome, "--grace-period=0", "--force")},
 		{"the server crashes", 3 * time.Second, crashGateway(milan)},
 		{"the client crashes", 3 * time.Second, crashGateway(rome)},
-	}
-	two = append(two, fault{"the consumer's API server is away", late, freezeAPIServers(rome)})
-	drains := []fault{
+		{"the consumer's API server is away", late, freezeAPIServers(rome)},
 		{"the server's node is drained", planned, drainGatewayNode(milan)},
 		{"the client's node is drained", planned, drainGatewayNode(rome)},
 	}
-	if !*soak {
-		n := rand.Intn(len(drains))
-		drains = drains[n : n+1]
-	}
-	two = append(two, drains...)
 	if *soak {
 		two = append(two,
 			fault{"the client's node is killed, with the controller", 6 * time.Second, killGatewayNode(rome)},
@@ -141,11 +133,11 @@ func gatewaysAreReplaced(t *testing.T) {
 	}
 	before := views()
 	m := thisMachine(t)
-	for _, f := range one {
+	for _, f := range sampled(t, 2, one) {
 		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.maxGap(f)) })
 	}
 	replicate(t, 2)
-	for _, f := range two {
+	for _, f := range sampled(t, 4, two) {
 		t.Run(f.claim, func(t *testing.T) { f.measure(t, m.maxGap(f)) })
 	}
 	replicate(t, 1)

@@ -16,8 +16,17 @@ import (
 // soak runs what is long in full: all faults in place of a sample.
 var soak = flag.Bool("soak", false, "run everything, not samples")
 
-// sampled is how many faults of the grid a usual run tries: each takes 20 s.
-const sampled = 2
+// sampled returns n of all by chance, and prints the seed; all of them in full runs.
+func sampled[T any](t *testing.T, n int, all []T) []T {
+	t.Helper()
+	if *soak {
+		return all
+	}
+	seed := time.Now().UnixNano()
+	t.Logf("%d of %d, by seed %d", n, len(all), seed)
+	rand.New(rand.NewSource(seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:n]
+}
 
 // mistake is something that keeps two clusters from being connected, and what is said of it.
 type mistake struct {
@@ -133,14 +142,7 @@ func nodesAreOpen(c cluster) func(*testing.T) {
 func whyNotConnected(t *testing.T) {
 	restored := nodesAsBefore(t)
 	network(t, "connect", "--server-service-type", "NodePort", "--node-port", "30742")
-	all := mistakes()
-	if !*soak {
-		seed := time.Now().UnixNano()
-		t.Logf("%d of %d faults, by seed %d", sampled, len(all), seed)
-		rand.New(rand.NewSource(seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		all = all[:sampled]
-	}
-	for _, m := range all {
+	for _, m := range sampled(t, 2, mistakes()) {
 		t.Run(m.name, func(t *testing.T) {
 			defer m.mend(t)
 			m.make(t)
