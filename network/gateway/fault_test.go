@@ -240,6 +240,39 @@ func TestAPortFallsSilent(t *testing.T) {
 	}
 }
 
+// TestTheOldFlowIsTakenUp: the path is blocked for a while, and then to new flows only, as a node port that changed. The
+// client goes back to the flow it had.
+func TestTheOldFlowIsTakenUp(t *testing.T) {
+	t.Parallel()
+	internet, a, b := trusting(t)
+	rules := func(rule string) {
+		internet.NFT("table ip fault {\nchain forward {\ntype filter hook forward priority 0\n}\n}\nflush chain ip fault forward\n" +
+			"add rule ip fault forward ct state established accept\nadd rule ip fault forward udp dport 51840 " + rule)
+	}
+	rules("accept")
+	a.startGateway(t, b, true)
+	b.startGateway(t, a, false)
+	b.Pod.Serve("10.10.1.2:80")
+	asks := func(claim string) {
+		t.Helper()
+		space.Eventually(t, claim, func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
+	}
+	asks("it is connected")
+	down := func() error {
+		for _, w := range []*world{a, b} {
+			var c netv1beta1.Connection
+			if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, &c); err != nil || c.Status.Value != netv1beta1.ConnectionError {
+				return fmt.Errorf("it is %s: %w", c.Status.Value, err)
+			}
+		}
+		return nil
+	}
+	internet.NFT("insert rule ip fault forward meta l4proto udp drop")
+	space.Eventually(t, "both have lost each other", down)
+	rules("drop")
+	asks("the flow of before leads to the server")
+}
+
 // TestLongPacketsFollowThePath: pods are told what gets through a path narrower than the tunnel, and that it widened.
 func TestLongPacketsFollowThePath(t *testing.T) {
 	t.Parallel()

@@ -20,11 +20,15 @@ const (
 	// being replaced is lost. Round trips on Earth take up to 300 ms.
 	redialFirst = 300 * time.Millisecond
 	// redialLate is the time between two attempts after redialEagerPings regular pings without an
-	// answer, which is a minute. Every other attempt is from the port where the server was heard
-	// last, for longer than the 5 s after which WireGuard there tries again: a server that is not
-	// heard itself goes on sending to that port.
+	// answer, which is a minute. It is longer than the 5 s after which WireGuard tries again: a server
+	// that is not heard itself goes on sending to the port where it was heard last.
 	redialLate       = 10 * time.Second
 	redialEagerPings = 30
+	// redialBack is the time since the last answer after which every other attempt is from the port
+	// where the server was heard last. Routers and kube-proxy still know that flow, which may lead to a
+	// server that new flows do not reach: one whose node port changed, until the client is told. In
+	// band it is told through the tunnel. New flows reach a server that moved within 1 s.
+	redialBack = 5 * time.Second
 	// redialOnce is the time between two attempts if pings end with the first answer: a peer may
 	// answer none, and a handshake needs 2 s to count as one.
 	redialOnce = 5 * time.Second
@@ -239,7 +243,7 @@ func (x *Dial) due(d *decider) (due []int, lookUp, next bool) {
 	}
 	for _, n := range due {
 		t := &d.Tunnels[n]
-		t.Dialled, t.Back = d.now, waits[n] == redialLate && !t.Back
+		t.Dialled, t.Back = d.now, d.now.Sub(t.Answered) >= redialBack && !t.Back
 	}
 	return due, lookUp, next
 }
