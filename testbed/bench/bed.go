@@ -32,17 +32,20 @@ type cluster struct {
 
 // bed is what all phases share.
 type bed struct {
-	bin         string // what the repository built, and bench.json
-	dir         string // state of the clusters, removed with them
-	cache       string // what the testbed built
-	cni         string // shape of the pod network
+	bin         string   // what the repository built, and bench.json
+	dir         string   // state of the clusters, removed with them
+	cache       string   // what the testbed built
+	clusterArgs []string // of 'testbed up'
 	rome, milan cluster
-	before      map[string]pod // the pods on real nodes, by cluster/node
-	fakes       *fakes         // nil until fake nodes are asked for
+	before      map[string]pod     // the pods on real nodes, by cluster/node
+	fakes       *fakes             // nil until fake nodes are asked for
+	bare        map[string]float64 // seconds of bursts before Liqo was installed; nil if it was there
+	profile     string             // folder for profiles; "" = none
+	thousand    bool               // measure with 1000 peers, too
 	report      report
 }
 
-func newBed(ctx context.Context, cni string) (*bed, error) {
+func newBed(ctx context.Context) (*bed, error) {
 	repo, err := output(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqo-go/liqo"))
 	if err != nil {
 		return nil, fmt.Errorf("%w; run this inside the repository", err)
@@ -52,13 +55,13 @@ func newBed(ctx context.Context, cni string) (*bed, error) {
 		return nil, err
 	}
 	bin := filepath.Join(strings.TrimSpace(repo), "bin")
-	return &bed{cni: cni, bin: bin, dir: filepath.Join(bin, "bench"), cache: filepath.Join(cache, "liqo-testbed")}, nil
+	return &bed{bin: bin, dir: filepath.Join(bin, "bench"), cache: filepath.Join(cache, "liqo-testbed")}, nil
 }
 
 func (b *bed) clusters() []cluster { return []cluster{b.rome, b.milan} }
 
-// up starts the clusters, installs Liqo on both and a pod on each of their nodes.
-func (b *bed) up(ctx context.Context) error {
+// up starts the clusters, installs Liqo on both and a pod on each of their nodes. Before Liqo is installed it calls bare.
+func (b *bed) up(ctx context.Context, bare func() error) error {
 	image := filepath.Join(b.bin, "liqo-image.tar")
 	if _, err := os.Stat(image); err != nil {
 		return fmt.Errorf("%w; run 'make image' first", err)
@@ -66,7 +69,8 @@ func (b *bed) up(ctx context.Context) error {
 	if err := b.buildTools(ctx); err != nil {
 		return err
 	}
-	if err := b.testbed(ctx, "up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--cni", b.cni, "--image", image); err != nil {
+	args := append([]string{"up", "--dir", b.dir, "--clusters", "rome,milan", "--nodes", "2", "--image", image}, b.clusterArgs...)
+	if err := b.testbed(ctx, args...); err != nil {
 		return err
 	}
 	for c, name := range map[*cluster]string{&b.rome: "rome", &b.milan: "milan"} {
@@ -75,6 +79,13 @@ func (b *bed) up(ctx context.Context) error {
 			return fmt.Errorf("open cluster %s: %w", name, err)
 		}
 		*c = opened
+	}
+	err := b.rome.api.get(ctx, "/api/v1/namespaces/liqo", nil)
+	if notFound(err) {
+		err = bare()
+	}
+	if err != nil {
+		return err
 	}
 	if err := b.both(func(c cluster) error { return b.install(ctx, c) }); err != nil {
 		return err

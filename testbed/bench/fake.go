@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	fakeNodes = 10
+	fakeNodes = 20      // 3000 pods in ranges of 254
 	fakeLabel = "bench" // label type=bench of fake nodes
 )
 
@@ -80,8 +80,19 @@ func (b *bed) removeFakes(ctx context.Context) error {
 		}
 	}
 	b.fakes.stop()
+	b.fakes = nil
 	return all
 }
+
+// Pods of Jobs end. At a provider they have the label, and another owner.
+const (
+	ownedByJob = `'.metadata.ownerReferences.[].kind'
+      operator: 'In'
+      values:
+      - 'Job'`
+	labelledByJob = `'.metadata.labels["batch.kubernetes.io/job-name"]'
+      operator: 'Exists'`
+)
 
 // writeStages collects what kwok's own module has for fast nodes and pods: the program
 // has no default.
@@ -104,7 +115,7 @@ func (b *bed) writeStages(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			all = append(all, string(content))
+			all = append(all, strings.Replace(string(content), ownedByJob, labelledByJob, 1))
 		}
 	}
 	name := filepath.Join(b.dir, "stages.yaml")

@@ -6,9 +6,10 @@
 // the machine than about Liqo.
 //
 // Start reading at phases. bed.go has the clusters, pods.go what is measured with pods,
-// crowd.go with thousands of them, services.go with Services,
+// burst.go with bursts of them, crowd.go with thousands, services.go with Services,
 // path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
-// what they leave in kernels, processes.go memory and CPU, report.go the table.
+// what they leave in kernels, processes.go memory and CPU of Liqo, usage.go CPU of everything,
+// report.go the table.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 )
 
 // longest bounds a whole run: the longest one so far took a third of it.
-const longest = 25 * time.Minute
+const longest = 75 * time.Minute
 
 // phase is one group of figures. The order is that of the run: fake nodes come last,
 // because the ones before look at real nodes only.
@@ -51,8 +52,12 @@ func phases() []phase {
 
 func main() {
 	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers (default: all)")
-	cni := flag.String("cni", "bridge", "shape of the pod network of new clusters: bridge, or pool, where each pod has a routed link as in the bare tunnel")
-	keep := flag.Bool("keep", false, "leave the clusters running, for the next run to start from")
+	var o options
+	flag.StringVar(&o.cni, "cni", "bridge", "shape of the pod network of new clusters: bridge, or pool, where each pod has a routed link as in the bare tunnel")
+	flag.BoolVar(&o.keep, "keep", false, "leave the clusters running, for the next run to start from")
+	flag.BoolVar(&o.defaultLimits, "default-limits", false, "new clusters whose kube-controller-manager sends at most 20 requests a second for each client, as by default")
+	flag.StringVar(&o.profile, "profile", "", "folder for profiles of API servers and of Liqo during bursts of 1000")
+	flag.BoolVar(&o.thousand, "thousand-peers", false, "measure with 1000 peers, too, which takes many minutes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
@@ -62,7 +67,7 @@ func main() {
 	case askVerb:
 		err = ask(ctx, flag.Arg(1))
 	default:
-		err = run(ctx, *only, *cni, *keep)
+		err = run(ctx, *only, o)
 	}
 	stop()
 	if err != nil {
@@ -71,9 +76,15 @@ func main() {
 	}
 }
 
+// options are those of a run.
+type options struct {
+	cni, profile                  string
+	keep, defaultLimits, thousand bool
+}
+
 // run removes the clusters however it ends. What was measured before a failure is
 // printed all the same.
-func run(ctx context.Context, only, cni string, keep bool) (err error) {
+func run(ctx context.Context, only string, o options) (err error) {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
@@ -83,12 +94,26 @@ func run(ctx context.Context, only, cni string, keep bool) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not done within %s", longest))
 	defer cancel()
-	b, err := newBed(ctx, cni)
+	b, err := newBed(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.close(keep)) }()
-	if err := b.up(ctx); err != nil {
+	b.clusterArgs = []string{"--cni", o.cni}
+	if o.defaultLimits {
+		b.clusterArgs = append(b.clusterArgs, "--kcm-arg=--kube-api-qps=20", "--kcm-arg=--kube-api-burst=30")
+	}
+	b.thousand = o.thousand
+	if b.profile = o.profile; b.profile != "" {
+		if err := os.MkdirAll(b.profile, 0o755); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, b.close(o.keep)) }()
+	bare := func() error { return nil }
+	if slices.ContainsFunc(chosen, func(p phase) bool { return p.name == "burst" }) {
+		bare = func() error { return b.measureBare(ctx) }
+	}
+	if err := b.up(ctx, bare); err != nil {
 		return err
 	}
 	for _, p := range chosen {

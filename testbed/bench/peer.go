@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +18,15 @@ import (
 	"time"
 )
 
-// target of peering: the virtual node takes pods this soon after the command starts.
-const peerTarget = 6.0 // seconds
+// Targets in seconds after the command starts: the virtual node takes pods; the command has ended.
+const (
+	peerTarget       = 2.5 // for the first time
+	peerAgainTarget  = 2.0
+	peerBesideTarget = 6.0 // beside other providers
+	unpeerTarget     = 3.0
+	unpeerBusyTarget = 10.0 // with pods in ten namespaces
+	busyNamespaces   = 10
+)
 
 // peering are the moments of one peering, in seconds since the command started.
 type peering struct {
@@ -49,18 +57,18 @@ func measurePeer(ctx context.Context, b *bed) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", which, err)
 		}
-		b.addPeering(which, p)
+		b.addPeering(which, p, map[bool]float64{true: peerTarget, false: peerAgainTarget}[i == 0])
 		b.report.add(figure{Group: "peer", Name: "first reply pod to pod, " + which, Value: p.tunnel, Unit: "s"})
 		for _, phase := range p.phases {
 			b.report.add(figure{Group: "peer", Name: "of it " + phase.name + ", " + which, Value: phase.seconds, Unit: "s"})
 		}
 	}
-	return nil
+	return b.unpeerBusy(ctx)
 }
 
-func (b *bed) addPeering(which string, p peering) {
+func (b *bed) addPeering(which string, p peering, target float64) {
 	b.report.add(figure{Group: "peer", Name: "command ends, " + which, Value: p.exit, Unit: "s"})
-	b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(peerTarget))
+	b.report.add(figure{Group: "peer", Name: "virtual node Ready, " + which, Value: p.node, Unit: "s"}.below(target))
 }
 
 // measureProviders peers with a second and a third provider, beside the first, and takes them away again.
@@ -86,7 +94,7 @@ func measureProviders(ctx context.Context, b *bed) (err error) {
 		if err != nil {
 			return fmt.Errorf("provider %s: %w", c.name, err)
 		}
-		b.addPeering(fmt.Sprintf("provider %d", i+2), p)
+		b.addPeering(fmt.Sprintf("provider %d", i+2), p, peerBesideTarget)
 	}
 	for _, c := range more {
 		if _, err := b.liqoctl(ctx, b.rome, "unpeer", "--remote-kubeconfig", c.kubeconfig); err != nil {
@@ -97,12 +105,60 @@ func measureProviders(ctx context.Context, b *bed) (err error) {
 }
 
 func (b *bed) unpeer(ctx context.Context) error {
-	began := time.Now()
-	_, err := b.liqoctl(ctx, b.rome, "unpeer", "--remote-kubeconfig", b.milan.kubeconfig)
+	return b.timeUnpeering(ctx, "unpeer, command ends", unpeerTarget)
+}
+
+// unpeerBusy unpeers while pods of several namespaces run at milan, and removes the namespaces.
+func (b *bed) unpeerBusy(ctx context.Context) error {
+	err := inParallel(busyNamespaces, func(i int) error { return b.busy(ctx, i) })
 	if err == nil {
-		b.report.add(figure{Group: "peer", Name: "unpeer, command ends", Value: time.Since(began).Seconds(), Unit: "s"})
+		err = b.timeUnpeering(ctx, fmt.Sprintf("unpeer, pods in %d namespaces, command ends", busyNamespaces), unpeerBusyTarget)
 	}
+	return errors.Join(err, inParallel(busyNamespaces, func(i int) error {
+		return b.rome.api.remove(ctx, "/api/v1/namespaces/"+busyName(i))
+	}))
+}
+
+func busyName(i int) string { return fmt.Sprintf("bench-busy-%d", i) }
+
+// busy offloads a namespace and runs a pod of it at milan.
+func (b *bed) busy(ctx context.Context, i int) error {
+	p := place{b.rome, busyName(i), busyName(i) + "-rome", nil}
+	if err := p.ensure(ctx); err != nil {
+		return err
+	}
+	if _, err := b.liqoctl(ctx, b.rome, "offload", "namespace", p.namespace, "--pod-offloading-strategy", "Remote"); err != nil {
+		return err
+	}
+	_, err := p.run(ctx, pods, []string{"busy"})
 	return err
+}
+
+// timeUnpeering runs the command and notes when it printed what.
+func (b *bed) timeUnpeering(ctx context.Context, name string, target float64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "unpeer",
+		"--remote-kubeconfig", b.milan.kubeconfig)
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, in
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Run()
+		in.Close()
+	}()
+	var steps []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		line := strings.TrimPrefix(strings.TrimSpace(lines.Text()), "INFO   ")
+		steps = append(steps, fmt.Sprintf("%.2f %s", time.Since(began).Seconds(), line))
+	}
+	note := strings.Join(steps, "; ")
+	if err := <-ended; err != nil {
+		return fmt.Errorf("liqoctl unpeer: %w\n%s", err, note)
+	}
+	b.report.add(figure{Group: "peer", Name: name, Value: time.Since(began).Seconds(), Unit: "s", Note: note}.below(target))
+	return nil
 }
 
 // phaseLine is what the command prints of a phase with -v.

@@ -27,7 +27,7 @@ type process struct {
 	role, pod string
 	rss, anon float64 // MB; anon is what is not a file's
 	pss       float64 // MB; pages of several processes are split between them
-	cpu       float64 // seconds since it started
+	cpu       float64 // seconds since it started, with children that have ended
 }
 
 // ofPod finds the pod in the cgroup of a process.
@@ -105,14 +105,39 @@ func measure(p process) process {
 			p.pss = number(strings.Fields(size)[0]) / 1024
 		}
 	}
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-	// The name, in brackets, may hold anything; the 12th and 13th field behind it are
-	// the time in user and kernel mode, in hundredths of a second.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) > 12 {
-		p.cpu = (number(fields[11]) + number(fields[12])) / 100
-	}
+	p.cpu = cpuOf(p.pid, true)
 	return p
+}
+
+// ticks are the units of times that the kernel tells, in a second.
+const ticks = 100
+
+// Fields of /proc/<pid>/stat behind the name of the program. Times are in user and kernel mode.
+const (
+	parentField   = 1
+	userField     = 11
+	kernelField   = 12
+	childrenField = 13 // and the one behind it, of children that have ended
+)
+
+// stat returns a field of /proc/<pid>/stat behind the name, which is in brackets and may hold anything; "" when the
+// process has ended.
+func stat(pid, field int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) <= field {
+		return ""
+	}
+	return fields[field]
+}
+
+// cpuOf returns the seconds a process has used, with those of its children that have ended, such as nft, or without.
+func cpuOf(pid int, children bool) float64 {
+	used := number(stat(pid, userField)) + number(stat(pid, kernelField))
+	if children {
+		used += number(stat(pid, childrenField)) + number(stat(pid, childrenField+1))
+	}
+	return used / ticks
 }
 
 // number is 0 for what is none.

@@ -65,7 +65,7 @@ func measureServices(ctx context.Context, b *bed) error {
 			if err != nil {
 				return err
 			}
-			next, err := appears(ctx, name, n, b.offloaded(), place{b.milan, "bench-rome", nil})
+			next, err := appears(ctx, name, n, b.offloaded(), place{b.milan, "bench-rome", "", nil})
 			if err != nil {
 				return err
 			}
