@@ -31,7 +31,7 @@ func required() []program {
 func useful() []program {
 	return []program{
 		{"socat", "socat"}, {"curl", "curl"}, {"openssl", "openssl"}, {"wg", "wireguard-tools"},
-		{"iperf3", "iperf3"}, {"ping", "iputils-ping"}, {"tcpdump", "tcpdump"}, {"ipset", "ipset"},
+		{"chromium", "chromium"}, {"iperf3", "iperf3"}, {"ping", "iputils-ping"}, {"tcpdump", "tcpdump"}, {"ipset", "ipset"},
 	}
 }
 
