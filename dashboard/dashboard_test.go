@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -303,17 +305,34 @@ func TestStaleIsSaidOnce(t *testing.T) {
 		"!role=\"alert\"")
 }
 
-// TestBundleIsSmall: what a browser loads beside a page is far under 300 KB.
+// TestBundleIsSmall: what a browser loads beside a page, and what pages are made of, is far under 300 KB.
 func TestBundleIsSmall(t *testing.T) {
 	size := 0
-	for _, name := range []string{"assets/live.js", "assets/style.css"} {
-		text, err := assets.ReadFile(name)
-		if err != nil {
+	for _, all := range []fs.FS{assets, templates} {
+		if err := fs.WalkDir(all, ".", func(name string, _ fs.DirEntry, err error) error {
+			if text, unread := fs.ReadFile(all, name); unread == nil { // no directory
+				size += len(text)
+			}
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
-		size += len(text)
 	}
-	if size > 30_000 {
+	if size < 10_000 || size > 50_000 {
 		t.Errorf("%d bytes", size)
 	}
+}
+
+// TestMapDrawsSomeOfMany: the drawing shows the first peers of each side and how many follow.
+func TestMapDrawsSomeOfMany(t *testing.T) {
+	s := recorded(t)
+	for i := range 2 * maxDrawn {
+		peer := s.ForeignClusters.Items[0].DeepCopy()
+		peer.Spec.ClusterID, peer.Status.Role = fmt.Sprintf("city-%02d", i), ""
+		s.Add(peer)
+	}
+	has(t, page(t, s, "/"), `<h2 id="consumers">Consumers</h2>`, `<h2 id="providers">Providers and others</h2>`,
+		`<div class="card node broken"><a href="/peers/naples">`, `and <a href="#peers">15 more</a>`)
+	s.ForeignClusters.Items = nil
+	has(t, page(t, s, "/"), "This cluster: rome", "!Consumers", "!Providers")
 }

@@ -18,8 +18,8 @@ import (
 //go:embed demo.yaml
 var demo string
 
-// Demo returns a recorded cluster that has a peer of each kind: one that works, one whose tunnel is down, and a
-// consumer.
+// Demo returns a recorded cluster that has a peer of each kind: a provider that works, one whose tunnel is down, a
+// consumer, and one that is both.
 func Demo() (*view.Snapshot, error) { return Recorded("rome", demo) }
 
 // Recorded returns a snapshot of objects in YAML, which are separated by lines of "---". It fails on objects that

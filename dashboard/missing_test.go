@@ -101,9 +101,9 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 func TestMapTellsOfWorkloads(t *testing.T) {
 	s := recorded(t)
 	const counts = "0 namespaces with problems, 1 pod not ready"
-	has(t, page(t, s, "/"), "3 peers, 2 problems", counts, "pod shop/train-0: no node takes pod", `href="/workloads"`)
-	has(t, page(t, s, "/workloads"), "1 offloaded namespace: "+counts)
+	has(t, page(t, s, "/"), "4 peers, 2 problems", counts, "pod shop/train-0: no node takes pod", `href="/workloads"`)
+	has(t, page(t, s, "/workloads"), "2 offloaded namespaces: "+counts)
 	s.Offloadings.Items[0].Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Message: "milan refuses"}}
-	has(t, page(t, s, "/"), "3 peers, 3 problems", "1 namespace with problems", "namespace shop: milan refuses")
+	has(t, page(t, s, "/"), "4 peers, 3 problems", "1 namespace with problems", "namespace shop: milan refuses")
 }

@@ -26,12 +26,13 @@ var pages = parsed()
 // parsed returns the templates. It panics on one that is wrong: a programming error.
 func parsed() *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
-		"text": func(value any) string { return api.Printable(fmt.Sprint(value)) },
-		"path": func(id string) string { return "/peers/" + url.PathEscape(id) },
-		"join": strings.Join,
-		"bad":  func(s view.ModuleStatus) bool { return s == view.Unhealthy },
-		"day":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"rfc":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"text":  func(value any) string { return api.Printable(fmt.Sprint(value)) },
+		"path":  func(id string) string { return "/peers/" + url.PathEscape(id) },
+		"join":  strings.Join,
+		"bad":   func(s view.ModuleStatus) bool { return s == view.Unhealthy },
+		"day":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"sides": sides,
+		"rfc":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	})
 	t = template.Must(t.ParseFS(templates, "templates/*.html"))
 	for _, one := range t.Templates() {
