@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -51,6 +51,9 @@ site: ## bin/site, the pages as a web site, with mkdocs (apt-get install mkdocs)
 
 picture: ## docs/architecture.svg from its text source, with Graphviz (apt-get install graphviz)
 	dot -Tsvg -o docs/architecture.svg docs/architecture.dot
+
+screenshots: deps ## docs/images, of the dashboard's recorded clusters, with Chromium
+	go run ./testbed/screenshots
 
 check: ## format, vet, linters, generated files, import law
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
