@@ -159,11 +159,10 @@ func await[T any](b *Browser, within time.Duration, function string, args ...any
 
 // Await waits until an element that a CSS selector matches shows a text; the empty text is in all.
 func (b *Browser) Await(within time.Duration, selector, text string) error {
-	_, err := await[bool](b, within, `(selector, text) => [...document.querySelectorAll(selector)].some(
+	_, err := await[bool](b, within, `(selector, text = "") => [...document.querySelectorAll(selector)].some(
 		(e) => (e.innerText ?? e.textContent).includes(text))`, selector, text)
 	if err != nil {
-		shown, _ := b.Text("body")
-		return fmt.Errorf("wait for %q in %s: %w; the page shows:\n%s", text, selector, err, shown)
+		return fmt.Errorf("wait for %q in %s: %w; the page shows:\n%s", text, selector, err, b.shown())
 	}
 	return nil
 }
@@ -173,6 +172,15 @@ func (b *Browser) Text(selector string) (text string, err error) {
 	quoted, _ := json.Marshal(selector)
 	err = b.Eval(fmt.Sprintf("document.querySelector(%s).innerText", quoted), &text)
 	return text, err
+}
+
+// shown returns the beginning of what the page shows, for errors.
+func (b *Browser) shown() string {
+	text, err := b.Text("body")
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%.4000s", text)
 }
 
 // Click waits for a link, button or summary with a text, and clicks on it once nothing covers it.
@@ -187,8 +195,7 @@ func (b *Browser) Click(text string) error {
 		return it.contains(document.elementFromPoint(...at)) ? at : undefined;
 	}`, text)
 	if err != nil {
-		shown, _ := b.Text("body")
-		return fmt.Errorf("find %q to click on: %w; the page shows:\n%s", text, err, shown)
+		return fmt.Errorf("find %q to click on: %w; the page shows:\n%s", text, err, b.shown())
 	}
 	return b.do("click on "+text, chromedp.MouseClickXY(at[0], at[1]))
 }

@@ -62,8 +62,9 @@ func must(t *testing.T, errs ...error) {
 // TestDrive: links are followed with mouse and keys, and texts are found once they can be seen.
 func TestDrive(t *testing.T) {
 	b, home := start(t), site(t)
-	must(t, b.Open(home+"/first"), b.Await(patience, "h1", "/first"), b.Click("Go on"), b.Await(patience, "h1", "/next"),
-		b.Click("Drawn"), b.Await(patience, "h1", "/drawn"), b.Press(Tab), b.Press(Enter), b.Await(patience, "h1", "/next"))
+	must(t, b.Open(home+"/first"), b.Await(patience, "h1", "/first"), b.Await(patience, "svg", ""),
+		b.Click("Go on"), b.Await(patience, "h1", "/next"), b.Click("Drawn"), b.Await(patience, "h1", "/drawn"),
+		b.Press(Tab), b.Press(Enter), b.Await(patience, "h1", "/next"))
 	if text, err := b.Text("body"); err != nil || strings.Contains(text, "unseen") {
 		t.Error(text, err)
 	}
