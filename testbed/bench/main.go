@@ -8,8 +8,8 @@
 // Start reading at phases. bed.go has the clusters, pods.go what is measured with pods,
 // burst.go with bursts of them, crowd.go with thousands, services.go with Services,
 // path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
-// what they leave in kernels, processes.go memory and CPU of Liqo, usage.go CPU of everything,
-// report.go the table.
+// what they leave in kernels, dashboard.go what a browser shows, processes.go memory and CPU of Liqo,
+// usage.go CPU of everything, report.go the table.
 package main
 
 import (
@@ -47,11 +47,12 @@ func phases() []phase {
 		{"burst", measureBurst},
 		{"crowd", measureCrowd},
 		{"peers", measurePeers},
+		{"dashboard", measureDashboard},
 	}
 }
 
 func main() {
-	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers (default: all)")
+	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers, dashboard (default: all)")
 	var o options
 	flag.StringVar(&o.cni, "cni", "bridge", "shape of the pod network of new clusters: bridge, or pool, where each pod has a routed link as in the bare tunnel")
 	flag.BoolVar(&o.keep, "keep", false, "leave the clusters running, for the next run to start from")
@@ -146,7 +147,7 @@ func choose(only string) ([]phase, error) {
 	names := strings.Split(only, ",")
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
-			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, services, burst, crowd and peers", n)
+			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, services, burst, crowd, peers and dashboard", n)
 		}
 	}
 	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil
