@@ -14,7 +14,7 @@ type side struct {
 }
 
 // maxDrawn bounds the peers that one side of the map draws. Broken ones come first, and all follow below the drawing.
-const maxDrawn = 12
+const maxDrawn = 8
 
 // sides returns what the map draws: on the left peers whose pods run here, on the right those that run pods of this
 // cluster, which may do both, and those without a role.
