@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/dashboard"
 	"github.com/liqo-go/liqo/view"
 )
@@ -56,7 +58,9 @@ func (e *env) watchDashboard(cmd *cobra.Command, port uint16) error {
 		return err
 	}
 	errs := &dashboard.WatchErrors{}
+	whole := func(object any) (any, error) { return object, nil } // managed fields say how old a key is
 	cache, err := ctrlcache.New(c.config, ctrlcache.Options{Scheme: e.scheme,
+		ByObject:         map[client.Object]ctrlcache.ByObject{&netv1beta1.PublicKey{}: {Transform: whole}},
 		DefaultTransform: ctrlcache.TransformStripManagedFields(), DefaultWatchErrorHandler: errs.Handle})
 	if err != nil {
 		return c.unreachable(ctx, err)

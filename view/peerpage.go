@@ -5,13 +5,11 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/liqo-go/liqo/api"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 )
@@ -19,11 +17,16 @@ import (
 // PeerPage is one peering in detail.
 type PeerPage struct {
 	MapPeer
-	Detail       *Peer
-	Conditions   []Condition
-	Gateways     []Workload
-	Certificates []Certificate
-	Events       []Event
+	Detail     *Peer
+	Conditions []Condition
+	Tunnels    []Tunnel
+	Keys       Keys
+	Ranges     []MappedRange
+	// RangesMissing says why no ranges are known; empty if they are, or there are none.
+	RangesMissing string
+	Reach         Reach
+	Certificates  []Certificate
+	Events        []Event
 	// EventsMissing says why no events are known; empty if they are.
 	EventsMissing string
 	Hidden        []string
@@ -40,12 +43,6 @@ type Condition struct {
 	Bad   bool
 }
 
-// Workload is a Deployment with the replicas that are ready, of those wanted.
-type Workload struct {
-	Name          string
-	Ready, Wanted int32
-}
-
 // Certificate is a client certificate of this cluster at the peer. Ends is zero if it cannot be read.
 type Certificate struct {
 	Name string
@@ -60,34 +57,34 @@ func (s *Snapshot) PeerPage(id string) *PeerPage {
 		return nil
 	}
 	f := &peers[i]
-	inspected := InspectPeer(f, s.of(id), s.Source())
-	out := &PeerPage{MapPeer: s.mapPeer(f, inspected, s.usage()), Detail: inspected, Hidden: s.hidden(),
-		EventsMissing: s.Hidden["Event"]}
-	out.Conditions = conditionsOf(f)
+	objects := s.of(id)
+	inspected := InspectPeer(f, objects, s.Source())
+	out := &PeerPage{MapPeer: s.mapPeer(f, inspected, s.usage()), Detail: inspected, Conditions: conditionsOf(f),
+		Keys: s.keys(id, objects), Ranges: s.mappedRanges(id, objects), RangesMissing: s.Hidden["Configuration"],
+		Reach: s.reach(f, objects), Certificates: certificatesOf(objects), EventsMissing: s.Hidden["Event"],
+		Hidden: s.hidden()}
 	namespaces := map[string]bool{}
 	if t := f.Status.TenantNamespace; t != nil && t.Local != "" {
 		namespaces[t.Local] = true
 	}
-	for _, identity := range s.of(id).Identities.Items {
-		held := Certificate{Name: identity.Name}
-		if parsed, err := identityplan.ParseCertificate(identityplan.Held(identity.Spec.AuthParams)); err == nil {
-			held.Ends = parsed.NotAfter
-		}
-		out.Certificates = append(out.Certificates, held)
-	}
-	for _, d := range s.Deployments.Items {
-		if namespaces[d.Namespace] && d.Labels[api.LabelNetworkingComponent] == api.GatewayComponent {
-			wanted := int32(1) // the default of Kubernetes
-			if d.Spec.Replicas != nil {
-				wanted = *d.Spec.Replicas
-			}
-			out.Gateways = append(out.Gateways, Workload{d.Name, d.Status.ReadyReplicas, wanted})
-		}
-	}
+	out.Tunnels = s.tunnels(objects, namespaces)
 	nodes := s.providers()
 	out.Events = s.events(func(e *Event) bool {
 		return namespaces[e.Namespace] || e.Kind == "Node" && nodes[e.Name] == id
 	})
+	return out
+}
+
+// certificatesOf returns the client certificates of Identities.
+func certificatesOf(objects *PeerObjects) []Certificate {
+	var out []Certificate
+	for _, identity := range objects.Identities.Items {
+		held := Certificate{Name: identity.Name}
+		if parsed, err := identityplan.ParseCertificate(identityplan.Held(identity.Spec.AuthParams)); err == nil {
+			held.Ends = parsed.NotAfter
+		}
+		out = append(out, held)
+	}
 	return out
 }
 
@@ -176,6 +173,3 @@ func (s *Snapshot) events(keep func(*Event) bool) []Event {
 func (e *Event) Object() string {
 	return Name(e.Kind, &metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name})
 }
-
-// Replicas returns how many replicas are ready, of those wanted.
-func (w Workload) Replicas() string { return fmt.Sprintf("%d of %d", w.Ready, w.Wanted) }

@@ -23,6 +23,7 @@ import (
 
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -41,7 +42,11 @@ type Snapshot struct {
 	PeerObjects
 	// ForeignClusters are the peers.
 	ForeignClusters corev1beta1.ForeignClusterList
+	PublicKeys      netv1beta1.PublicKeyList
+	InternalNodes   netv1beta1.InternalNodeList
 	Networks        ipamv1alpha1.NetworkList
+	IPs             ipamv1alpha1.IPList
+	NamespaceMaps   offv1beta1.NamespaceMapList
 	Quotas          offv1beta1.QuotaList
 	ShadowPods      offv1beta1.ShadowPodList
 	Offloadings     offv1beta1.NamespaceOffloadingList
@@ -57,8 +62,9 @@ type Snapshot struct {
 // Lists returns pointers to all lists of objects except those of Secrets, to be filled.
 func (s *Snapshot) Lists() []runtime.Object {
 	return []runtime.Object{&s.ForeignClusters, &s.Configurations, &s.Servers, &s.Clients, &s.Fabrics, &s.Connections,
-		&s.Tenants, &s.Identities, &s.VirtualNodes, &s.Slices, &s.Networks, &s.Quotas, &s.ShadowPods, &s.Offloadings,
-		&s.Deployments, &s.Nodes, &s.Pods, &s.Services, &s.EndpointSlices, &s.Claims, &s.Events}
+		&s.Tenants, &s.Identities, &s.VirtualNodes, &s.Slices, &s.PublicKeys, &s.InternalNodes, &s.Networks, &s.IPs,
+		&s.NamespaceMaps, &s.Quotas, &s.ShadowPods, &s.Offloadings, &s.Deployments, &s.Nodes, &s.Pods, &s.Services,
+		&s.EndpointSlices, &s.Claims, &s.Events}
 }
 
 // itemsOf returns the items of a typed list.
