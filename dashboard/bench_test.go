@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/view"
 )
@@ -30,12 +31,16 @@ func large(b *testing.B, peers, pods int) *view.Snapshot {
 		s.Add(f)
 		s.Add(c)
 		s.Add(v)
+		s.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: id, Labels: map[string]string{
+			"liqo.io/remote-cluster-id": id, "liqo.io/type": "virtual-node"}}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 	}
 	for i := range pods {
 		pod := s.Pods.Items[1].DeepCopy()
 		pod.Name, pod.Spec.NodeName = fmt.Sprintf("pod-%d", i), fmt.Sprintf("peer-%d", i%peers)
 		if i%10 == 0 {
-			pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+			pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}
 		}
 		event := s.Events.Items[0].DeepCopy()
 		event.InvolvedObject.Name = pod.Name

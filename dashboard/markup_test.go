@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	plain   = "PLANTED"
+	// plain is more than one word, as planted: commands with such an argument are left out.
+	plain   = "PLANTED text"
 	planted = `PLANTED<script>alert(1)</script>"'><img src=x onerror=alert(1)>` + "`{{.}}\u202e\x00"
 	// signs are the characters that make elements and attributes.
 	signs = "<>\"'"

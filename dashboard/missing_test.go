@@ -75,8 +75,12 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 		{"/peers/turin", []string{"Identity"}, []string{"not known whether there are problems", "!no problems"}},
 		{"/peers/milan", []string{"Event"}, []string{"Not known: may not list.", "!No events"}},
 		{"/workloads", nil, []string{`later</th><td>Pending</td><td></td>`, `data</th><td>Bound</td><td>milan`}},
-		{"/workloads", []string{"VirtualNode"}, []string{"<td>not known</td><td>milan</td>", "!here</td>",
+		{"/workloads", []string{"VirtualNode", "Node"}, []string{"<td>not known</td><td>milan</td>", "!here</td>",
 			"Bound</td><td>not known</td>", "not known: 2"}},
+		{"/workloads", []string{"VirtualNode"}, []string{"here: 1, milan: 1", "<td>here</td><td>rome-1</td>",
+			`milan</a></td><td>milan</td><td></td>`}},
+		{"/workloads", []string{"ShadowPod"}, []string{"Pods of consumers: not known: may not list", "!For turin"}},
+		{"/workloads", []string{"Node"}, []string{"train-0", "0/3 nodes are available", "!more than node milan has"}},
 		{"/workloads", []string{"EndpointSlice"}, []string{"10.96.12.7</td><td>not known", "!none"}},
 		{"/workloads", []string{"Pod"}, []string{"Pods: not known: may not list", "pods not known"}},
 		{"/workloads", []string{"NamespaceOffloading"}, []string{"namespaces not known", "!0 offloaded"}},
@@ -85,12 +89,6 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 			has(t, page(t, hide(s, c.hidden...), c.path), c.want...)
 		})
 	}
-	s.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan",
-		Labels: map[string]string{"liqo.io/remote-cluster-id": "milan"}}})
-	s.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome-1"}})
-	has(t, page(t, hide(s, "VirtualNode"), "/workloads"), "here: 1, milan: 1", "<td>here</td><td>rome-1</td>",
-		`milan</a></td><td>milan</td><td></td>`)
-
 	server, c := start(t, NewSnapshots(hide(s, "ForeignCluster")))
 	if got, _ := answer(t, c, server.request(t, http.MethodGet, "/peers/x")); got.StatusCode != http.StatusOK {
 		t.Error(got.Status)
@@ -101,7 +99,8 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 func TestMapTellsOfWorkloads(t *testing.T) {
 	s := recorded(t)
 	const counts = "0 namespaces with problems, 1 pod not ready"
-	has(t, page(t, s, "/"), "4 peers, 2 problems", counts, "pod shop/train-0: no node takes pod", `href="/workloads"`)
+	has(t, page(t, s, "/"), "4 peers, 2 problems", counts,
+		"pod shop/train-0: the pod requests 4 of nvidia.com/gpu, more than node milan has; type", `href="/workloads"`)
 	has(t, page(t, s, "/workloads"), "2 offloaded namespaces: "+counts)
 	s.Offloadings.Items[0].Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Message: "milan refuses"}}

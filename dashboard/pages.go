@@ -81,9 +81,13 @@ func find(s *view.Snapshot, path string) (*shown, bool) {
 	out := &shown{Path: path, ClusterID: s.ClusterID, Stale: s.Stale}
 	switch peer, isPeer := strings.CutPrefix(path, "/peers/"); {
 	case path == "/":
-		out.Name, out.Title, out.Data = "map", "Map", s.Map()
+		page := s.Map()
+		explain(s, page.Workloads, view.MostCauses)
+		out.Name, out.Title, out.Data = "map", "Map", page
 	case path == "/workloads":
-		out.Name, out.Title, out.Data = "workloads", "Workloads", s.Workloads()
+		page := s.Workloads()
+		explain(s, page, mostExplained)
+		out.Name, out.Title, out.Data = "workloads", "Workloads", page
 	case path == "/events":
 		out.Name, out.Title, out.Data = "events", "Events", s.EventPage()
 	case isPeer:

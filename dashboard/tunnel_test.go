@@ -67,4 +67,3 @@ func TestPeerTunnel(t *testing.T) {
 		"How addresses are mapped is not known: may not list", "Replicas ready</dt><dd>not known",
 		"Key of the peer</dt><dd>may not list", "is not known: may not list", "Not known: may not list")
 }
-

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/liqo-go/liqo/api"
@@ -194,7 +195,8 @@ func (s *Snapshot) usage() usage {
 	}
 	for i := range s.ShadowPods.Items {
 		pod := &s.ShadowPods.Items[i]
-		if id := pod.Labels[api.LabelOrigin]; !api.Finished(pod.Status.Phase) {
+		refused := pod.Status.Phase != corev1.PodRunning && meta.IsStatusConditionTrue(pod.Status.Conditions, "Stalled")
+		if id := pod.Labels[api.LabelOrigin]; !api.Finished(pod.Status.Phase) && !refused {
 			out.provided[id] = out.provided[id].plus(nil, offloadingplan.Demand(&pod.Spec.Pod))
 		}
 	}

@@ -14,15 +14,26 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// Workloads lists the offloaded namespaces with what is in them.
+// Workloads lists the offloaded namespaces with what is in them, and the pods that run here for consumers.
 type Workloads struct {
 	Namespaces []OffloadedNamespace
-	// Missing says why no namespaces are known; empty if they are. PodsMissing does so for their pods.
-	Missing, PodsMissing string
-	Hidden               []string
+	Consumers  []Consumer
+	// Missing says why no namespaces are known; empty if they are. PodsMissing does so for their pods, ConsumersMissing
+	// for the pods of consumers.
+	Missing, PodsMissing, ConsumersMissing string
+	// Unexplained is how many pods that are not ready show only what their status says.
+	Unexplained int
+	Hidden      []string
+}
+
+// Consumer is a consumer with the pods that it wants to run here.
+type Consumer struct {
+	ClusterID string
+	Pods      []Pod
 }
 
 // OffloadedNamespace is a namespace that extends to providers.
@@ -37,7 +48,7 @@ type OffloadedNamespace struct {
 
 // Pod is a pod and where it runs.
 type Pod struct {
-	Name, Phase string
+	Namespace, Name, Phase string
 	// Node and Where, its cluster, are empty before it is scheduled. Where is here, a provider or notKnown.
 	Node, Where string
 	// Provider is empty unless it runs at one.
@@ -46,8 +57,10 @@ type Pod struct {
 	Host     string
 	Ready    bool
 	Restarts int
-	// Why says what keeps it from being ready; empty if nothing does, or if that is not known.
-	Why string
+	// Why says what keeps it from being ready; empty if nothing does, or if that is not known. Commands are what to
+	// type then, those of package why.
+	Why      string
+	Commands []string
 }
 
 // Service is a Service and how many ready endpoints each cluster has for it, such as "here: 1, milan: 2".
@@ -69,8 +82,9 @@ const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 func (s *Snapshot) Workloads() *Workloads { return s.workloads(s.Source()) }
 
 func (s *Snapshot) workloads(source Source) *Workloads {
-	out := &Workloads{Missing: s.Hidden["NamespaceOffloading"], PodsMissing: s.Hidden["Pod"], Hidden: s.hidden()}
 	providers := s.providers()
+	out := &Workloads{Missing: s.Hidden["NamespaceOffloading"], PodsMissing: s.Hidden["Pod"],
+		Consumers: s.consumers(providers, source), ConsumersMissing: s.Hidden["ShadowPod"], Hidden: s.hidden()}
 	places := map[string]*OffloadedNamespace{}
 	for i := range s.Offloadings.Items {
 		o := &s.Offloadings.Items[i]
@@ -118,6 +132,37 @@ func (s *Snapshot) workloads(source Source) *Workloads {
 	return out
 }
 
+// consumers returns the pods of ShadowPods by the consumers that made these.
+func (s *Snapshot) consumers(providers map[string]string, source Source) []Consumer {
+	if len(s.ShadowPods.Items) == 0 {
+		return nil
+	}
+	made := map[string]*corev1.Pod{}
+	for i := range s.Pods.Items {
+		if pod := &s.Pods.Items[i]; pod.Labels[api.LabelManagedBy] == api.ManagedByShadowPod {
+			made[pod.Namespace+"/"+pod.Name] = pod
+		}
+	}
+	pods := map[string][]Pod{}
+	for i := range s.ShadowPods.Items {
+		shadow := &s.ShadowPods.Items[i]
+		row := Pod{Namespace: shadow.Namespace, Name: shadow.Name, Phase: string(shadow.Status.Phase),
+			Why: Problem(shadow)}
+		if pod := made[shadow.Namespace+"/"+shadow.Name]; pod != nil {
+			row = s.pod(pod, providers, source)
+		}
+		pods[shadow.Labels[api.LabelOrigin]] = append(pods[shadow.Labels[api.LabelOrigin]], row)
+	}
+	var out []Consumer
+	for _, id := range slices.Sorted(maps.Keys(pods)) {
+		slices.SortFunc(pods[id], func(a, b Pod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+		out = append(out, Consumer{id, pods[id]})
+	}
+	return out
+}
+
 // place returns the cluster of a node: here, a provider or notKnown; empty without a node.
 func (s *Snapshot) place(node string, providers map[string]string) string {
 	switch {
@@ -139,14 +184,23 @@ func (w *Workloads) Broken() int {
 	return n
 }
 
-// NotReady returns how many pods are not ready.
+// NotReady returns how many pods of offloaded namespaces are not ready. Those of consumers are not counted.
 func (w *Workloads) NotReady() int {
 	n := 0
 	for _, at := range w.Namespaces {
-		for _, pod := range at.Pods {
-			if !pod.Ready {
-				n++
-			}
+		n += notReady(at.Pods)
+	}
+	return n
+}
+
+// NotReady returns how many of the pods are not ready.
+func (c Consumer) NotReady() int { return notReady(c.Pods) }
+
+func notReady(pods []Pod) int {
+	n := 0
+	for _, pod := range pods {
+		if !pod.Ready {
+			n++
 		}
 	}
 	return n
@@ -155,8 +209,8 @@ func (w *Workloads) NotReady() int {
 // Count returns how many problems there are: namespaces with problems, and pods that are not ready.
 func (w *Workloads) Count() int { return w.Broken() + w.NotReady() }
 
-// mostCauses bounds how many causes the map quotes.
-const mostCauses = 3
+// MostCauses bounds how many causes the map quotes.
+const MostCauses = 3
 
 // Causes returns the first problems of namespaces and pods.
 func (w *Workloads) Causes() []string {
@@ -167,12 +221,16 @@ func (w *Workloads) Causes() []string {
 		}
 		for _, pod := range at.Pods {
 			if !pod.Ready {
-				pods = append(pods, "pod "+at.Name+"/"+pod.Name+": "+cmp.Or(pod.Why, pod.State()))
+				why := cmp.Or(pod.Why, pod.State())
+				if len(pod.Commands) > 0 {
+					why += "; type '" + pod.Commands[0] + "'"
+				}
+				pods = append(pods, "pod "+at.Name+"/"+pod.Name+": "+why)
 			}
 		}
 	}
 	all := slices.Concat(namespaces, pods)
-	return all[:min(len(all), mostCauses)]
+	return all[:min(len(all), MostCauses)]
 }
 
 // offloadingProblems returns what is wrong with an offloaded namespace, by provider where that is known.
@@ -194,8 +252,8 @@ func offloadingProblems(o *offv1beta1.NamespaceOffloading) []string {
 func (s *Snapshot) pod(pod *corev1.Pod, providers map[string]string, source Source) Pod {
 	info := infoOf(pod)
 	node := pod.Spec.NodeName
-	out := Pod{Name: pod.Name, Phase: info.Status, Node: node, Where: s.place(node, providers),
-		Provider: providers[node], Ready: isHealthy(pod), Restarts: info.Restarts}
+	out := Pod{Namespace: pod.Namespace, Name: pod.Name, Phase: info.Status, Node: node,
+		Where: s.place(node, providers), Provider: providers[node], Ready: isHealthy(pod), Restarts: info.Restarts}
 	if out.Where == here { // at a provider it would be the virtual kubelet's own
 		out.Host = pod.Status.HostIP
 	}

@@ -1,0 +1,41 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestExplain: the page says what 'liqoctl why' says of the first pods that are not ready, and what to type.
+func TestExplain(t *testing.T) {
+	s := recorded(t)
+	s.Command = "kubectl liqo"
+	has(t, page(t, s, "/workloads"), "more than node milan has<br><code>kubectl liqo create resourceslice milan",
+		"quota usage exceeded: used 1900m, requested 500m, limit 2<br><code>kubectl liqo info peer turin</code>",
+		"2, of which 1 not ready", "!only the status is shown")
+
+	broken := s.Pods.Items[1].DeepCopy()
+	broken.Name, broken.Status = "broken", corev1.PodStatus{Phase: corev1.PodPending,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "front", Image: "shop:none", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}}}
+	broken.Spec.NodeName = "milan"
+	s.Add(broken)
+	has(t, page(t, s, "/workloads"), "at milan: a node of milan cannot get image &#34;shop:none&#34;",
+		"<code>kubectl -n shop-rome describe pod broken # at milan</code>")
+
+	for i := range mostExplained {
+		pod := broken.DeepCopy()
+		pod.Name = fmt.Sprint("broken-", i)
+		s.Add(pod)
+	}
+	text := page(t, s, "/workloads")
+	has(t, text, "Of 3 further pods only the status is shown")
+	if n := strings.Count(text, "cannot get image"); n != mostExplained+1 {
+		t.Errorf("%d pods say what keeps them", n)
+	}
+}
