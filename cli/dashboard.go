@@ -6,14 +6,17 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"sync"
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -65,13 +68,41 @@ func (e *env) watchDashboard(cmd *cobra.Command, port uint16) error {
 	if err != nil {
 		return c.unreachable(ctx, err)
 	}
-	watcher := &dashboard.Watcher{Cache: cache, Errors: errs.Text, Base: view.Snapshot{
+	raw, err := restClient(c.config)
+	if err != nil {
+		return err
+	}
+	watcher := &dashboard.Watcher{Cache: cache, Errors: errs.Text, Metrics: gatewayMetrics(raw), Base: view.Snapshot{
 		ClusterID: c.id, Namespace: c.namespace, Command: e.name, Hidden: c.hidden(ctx)}}
 	snapshots := dashboard.NewSnapshots(watcher.First())
 	return inParallel(
 		func() error { defer stop(); return watcher.Run(ctx, snapshots) },
 		func() error { defer stop(); return e.serveDashboard(ctx, port, snapshots) },
 	)
+}
+
+// mostMetrics bounds the metrics of a gateway in bytes. Measured: 5 kB.
+const mostMetrics = 1 << 16
+
+// gatewayMetrics returns a function that reads the metrics of a gateway pod through the API server.
+func gatewayMetrics(raw rest.Interface) func(context.Context, *corev1.Pod) ([]byte, error) {
+	return func(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
+		for _, container := range pod.Spec.Containers {
+			for _, port := range container.Ports {
+				if port.Name != "gw-metrics" {
+					continue
+				}
+				path := fmt.Sprintf("%s:%d/proxy/metrics", podPath(pod), port.ContainerPort)
+				stream, err := raw.Get().AbsPath(path).Stream(ctx)
+				if err != nil {
+					return nil, err
+				}
+				defer stream.Close() //nolint:errcheck // it was only read
+				return io.ReadAll(io.LimitReader(stream, mostMetrics))
+			}
+		}
+		return nil, fmt.Errorf("pod %s/%s has no port gw-metrics", pod.Namespace, pod.Name)
+	}
 }
 
 // serveDashboard prints the address of the pages and serves them until it is interrupted.

@@ -7,12 +7,16 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,4 +149,95 @@ message: "<b>nothing</b> arrives"}]}, authentication: {enabled: false}, offloadi
 	shows(t, s.browse(t, browser, url+"/live?page=/"), "1 peer,", "milan",
 		"Pod: the user may not list and watch pods in all namespaces")
 	shows(t, s.browse(t, browser, url+"/live?page=/events"), "Not known: the user may not list and watch events")
+}
+
+// TestDashboardThroughput: while a page is open, the rates of a tunnel come from its gateway's metrics, through the API
+// server. A user without the right to them sees that they are not known.
+func TestDashboardThroughput(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	var carried atomic.Int64
+	gateway := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := carried.Add(1_000_000)
+		if r.URL.Path != "/metrics" {
+			n = 0
+		}
+		_, _ = fmt.Fprintf(w, "liqo_peer_receive_bytes_total{cluster_id=\"milan\"} %d\n"+
+			"liqo_peer_transmit_bytes_total{cluster_id=\"milan\"} %d\n", n, 2*n)
+	})}
+	listener, err := net.Listen("tcp4", net.JoinHostPort(ownAddress(t), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = gateway.Serve(listener) }()
+	t.Cleanup(func() { _ = gateway.Close() })
+	host, port, _ := net.SplitHostPort(listener.Addr().String())
+	s.apply(t, "rome", fmt.Appendf(nil, `{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: liqo-clusterid-configmap, namespace: liqo}, data: {CLUSTER_ID: rome}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: liqo-tenant-milan}}
+---
+apiVersion: core.liqo.io/v1beta1
+kind: ForeignCluster
+metadata: {name: milan}
+spec: {clusterID: milan}
+status: {role: Provider, modules: {networking: {enabled: true}, authentication: {enabled: false}, offloading: {enabled: false}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Connection
+metadata: {name: gw-milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {type: Client, gatewayRef: {name: milan}}
+status: {value: Connected}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gw-milan
+  namespace: liqo-tenant-milan
+  labels: {liqo.io/remote-cluster-id: milan, networking.liqo.io/component: gateway, networking.liqo.io/active: "true"}
+spec:
+  serviceAccountName: default
+  automountServiceAccountToken: false
+  containers: [{name: gateway, image: liqo, ports: [{name: gw-metrics, containerPort: %s}]}]
+status: {phase: Running, podIP: %q, podIPs: [{ip: %q}]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: looks}
+rules:
+- {apiGroups: [core.liqo.io, networking.liqo.io], resources: ["*"], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: looks}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: looks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+`, port, host, host))
+	url, browser := s.dashboard(t, "rome")
+	shows(t, s.browse(t, browser, url+"/live?page=/"), "milan", "kB/s received")
+
+	cluster, user := s.admin("rome")
+	user.Impersonate, user.ImpersonateGroups = "alice", []string{"system:authenticated"}
+	s.kubeconfig(t, "alice", cluster, user)
+	url, browser = s.dashboard(t, "alice")
+	shows(t, s.browse(t, browser, url+"/live?page=/"), "milan", "Connected", "<dt>Throughput</dt><dd>not known")
+}
+
+// ownAddress returns an address of this machine that an API server accepts for a pod: not one of loopback.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
+			return prefix.Addr().String()
+		}
+	}
+	t.Fatal("this machine has loopback addresses only")
+	return ""
 }

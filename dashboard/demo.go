@@ -20,7 +20,14 @@ var demo string
 
 // Demo returns a recorded cluster that has a peer of each kind: a provider that works, one whose tunnel is down, a
 // consumer, and one that is both.
-func Demo() (*view.Snapshot, error) { return Recorded("rome", demo) }
+func Demo() (*view.Snapshot, error) {
+	out, err := Recorded("rome", demo)
+	if err == nil {
+		out.Traffic = map[string]view.Traffic{"milan": {Received: 4_210_000, Sent: 312_000},
+			"turin": {Received: 84, Sent: 96}}
+	}
+	return out, err
+}
 
 // Recorded returns a snapshot of objects in YAML, which are separated by lines of "---". It fails on objects that
 // cannot be decoded and on kinds that no page shows.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/liqo-go/liqo/view"
 )
@@ -19,6 +20,8 @@ type Snapshots struct {
 	// take returns what replaces latest; nil if nothing has changed since.
 	take    func() *view.Snapshot
 	changed chan struct{}
+	// asked is when the snapshot was asked for last.
+	asked time.Time
 }
 
 // NewSnapshots returns Snapshots that hold the first one.
@@ -43,7 +46,16 @@ func (s *Snapshots) Get() (*view.Snapshot, <-chan struct{}) {
 	if s.take != nil {
 		s.latest, s.take = s.take(), nil
 	}
+	s.asked = time.Now()
 	return s.latest, s.changed
+}
+
+// wanted reports whether a page is open: those that are kept up to date ask whenever there is a snapshot, which is at
+// least each refresh.
+func (s *Snapshots) wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.asked) < 2*refresh
 }
 
 // live sends the changing part of a page as server-sent events: at once, and whenever it looks different.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
@@ -41,6 +42,10 @@ type Watcher struct {
 	Cache ctrlcache.Cache
 	// Errors returns why watches fail at present; empty if they do not.
 	Errors func() string
+	// Metrics returns the metrics that a gateway pod serves; nil = they are not read.
+	Metrics func(context.Context, *corev1.Pod) ([]byte, error)
+
+	meter *meter
 }
 
 // First returns the snapshot before anything is read.
@@ -76,6 +81,10 @@ func (w *Watcher) Run(ctx context.Context, into *Snapshots) error {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 		informers[kind] = informer
+	}
+	if w.Metrics != nil && informers["Pod"] != nil {
+		w.meter = newMeter(w.Metrics)
+		go w.meterTraffic(ctx, into, changed)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.Cache.Start(ctx) }()
@@ -122,6 +131,9 @@ func (w *Watcher) take(ctx context.Context, informers map[string]ctrlcache.Infor
 				out.Hidden[kind] = err.Error()
 			}
 		}
+	}
+	if w.meter != nil {
+		out.Traffic = w.meter.traffic()
 	}
 	out.Sort() // caches list in any order
 	return out

@@ -56,6 +56,8 @@ type MapPeer struct {
 	// Link is the state of the tunnel; nil if there is none, or if LinkMissing says why it is not known.
 	Link        *Connection
 	LinkMissing string
+	// Traffic holds the rates of the tunnel; nil if that is not known.
+	Traffic *Traffic
 	// Received are the amounts this cluster has from the peer, Provided those it gives to it.
 	Received, Provided []Amount
 	Problems           []string
@@ -102,7 +104,7 @@ func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) 
 	id := f.Spec.ClusterID
 	return MapPeer{
 		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, LinkMissing: s.Hidden["Connection"],
-		Problems: p.Problems(),
+		Traffic: s.trafficOf(id), Problems: p.Problems(),
 		Modules: [...]ModuleState{{"network", p.Network.Status}, {"access", p.Authentication.Status},
 			{"offloading", p.Offloading.Status}},
 		Received: s.amounts(usage.received[id], "Pod"), Provided: s.amounts(usage.provided[id], "ShadowPod"),

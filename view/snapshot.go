@@ -38,6 +38,8 @@ type Snapshot struct {
 	Hidden map[string]string
 	// Stale says why the objects may be old: the last error of a watch. It is empty while all is well.
 	Stale string
+	// Traffic holds the rates of tunnels by the peer's cluster ID. A peer is missing if its rates are not known.
+	Traffic map[string]Traffic
 	// PeerObjects are those of all peers, without Secrets.
 	PeerObjects
 	// ForeignClusters are the peers.
