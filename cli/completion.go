@@ -131,6 +131,7 @@ func flagNames() map[string]names {
 		"consumer-cluster-id": knownIDs(),
 		"namespace":           namespaceNames(),
 		"liqo-namespace":      namespaceNames(),
+		"only-namespaces":     namespaceNames(),
 		"context":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Contexts) }),
 		"cluster":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Clusters) }),
 		"user":                contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) }),

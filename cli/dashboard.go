@@ -9,12 +9,15 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,15 +32,17 @@ import (
 func (e *env) dashboardCommand() *cobra.Command {
 	var port uint16
 	var demo bool
+	var only []string
 	cmd := &cobra.Command{Use: "dashboard", Short: "Show the cluster and its peerings as web pages", Args: cobra.NoArgs,
 		Long: "dashboard serves web pages about the cluster on this machine, to all who have the printed address, " +
 			"until it is interrupted. It installs nothing and changes nothing. It reads with the rights of the " +
-			"kubeconfig.",
+			"kubeconfig. Users with rights in some namespaces only name these: then the pages show what is in them.",
 		Example: "  liqoctl dashboard\n  liqoctl dashboard --kubeconfig rome.yaml --port 8080\n" +
+			"  liqoctl dashboard --only-namespaces shop,batch\n" +
 			"  liqoctl dashboard --demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !demo {
-				return e.watchDashboard(cmd, port)
+				return e.watchDashboard(cmd, port, only)
 			}
 			recorded, err := dashboard.Demo()
 			if err != nil {
@@ -48,23 +53,29 @@ func (e *env) dashboardCommand() *cobra.Command {
 	flags := cmd.Flags()
 	addLiqoFlag(flags, "namespace", "n", "")
 	flags.Uint16Var(&port, "port", 0, "Port of the pages on 127.0.0.1; 0 = any that is free")
+	flags.StringSliceVar(&only, "only-namespaces", nil, "Read only these namespaces, not all")
 	flags.BoolVar(&demo, "demo", false, "Show recorded clusters instead, without a kubeconfig")
 	return cmd
 }
 
 // watchDashboard shows the cluster of the kubeconfig until it is interrupted.
-func (e *env) watchDashboard(cmd *cobra.Command, port uint16) error {
+func (e *env) watchDashboard(cmd *cobra.Command, port uint16, only []string) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	c, err := e.localCluster(ctx, cmd)
-	if err != nil {
+	if err != nil && !(len(only) > 0 && apierrors.IsForbidden(err)) { // then the pages do not name the cluster
 		return err
+	}
+	namespaces := map[string]ctrlcache.Config{}
+	for _, name := range only {
+		namespaces[name] = ctrlcache.Config{}
 	}
 	errs := &dashboard.WatchErrors{}
 	whole := func(object any) (any, error) { return object, nil } // managed fields say how old a key is
 	cache, err := ctrlcache.New(c.config, ctrlcache.Options{Scheme: e.scheme,
-		ByObject:         map[client.Object]ctrlcache.ByObject{&netv1beta1.PublicKey{}: {Transform: whole}},
-		DefaultTransform: ctrlcache.TransformStripManagedFields(), DefaultWatchErrorHandler: errs.Handle})
+		ByObject:          map[client.Object]ctrlcache.ByObject{&netv1beta1.PublicKey{}: {Transform: whole}},
+		DefaultNamespaces: namespaces, DefaultTransform: ctrlcache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler: errs.Handle})
 	if err != nil {
 		return c.unreachable(ctx, err)
 	}
@@ -73,7 +84,8 @@ func (e *env) watchDashboard(cmd *cobra.Command, port uint16) error {
 		return err
 	}
 	watcher := &dashboard.Watcher{Cache: cache, Errors: errs.Text, Metrics: gatewayMetrics(raw), Base: view.Snapshot{
-		ClusterID: c.id, Namespace: c.namespace, Command: e.name, Hidden: c.hidden(ctx)}}
+		ClusterID: c.id, Namespace: c.namespace, Command: e.name, Namespaces: only,
+		Hidden: c.hidden(ctx, only)}}
 	snapshots := dashboard.NewSnapshots(watcher.First())
 	return inParallel(
 		func() error { defer stop(); return watcher.Run(ctx, snapshots) },
@@ -117,9 +129,9 @@ func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashbo
 	return server.Serve(ctx)
 }
 
-// hidden returns the kinds of the dashboard that the user may not list and watch in all namespaces, with what helps.
-// If the API server does not say, the user may try.
-func (c *cluster) hidden(ctx context.Context) map[string]string {
+// hidden returns the kinds of the dashboard that the user may not list and watch, with what helps: those with a
+// namespace in the given ones, or in all if there are none. If the API server does not say, the user may try.
+func (c *cluster) hidden(ctx context.Context, only []string) map[string]string {
 	out, mu := map[string]string{}, sync.Mutex{}
 	_ = onEach((&view.Snapshot{}).Lists(), func(list runtime.Object) error { // it has no error
 		gvk, err := apiutil.GVKForObject(view.NewItem(list), c.Scheme())
@@ -131,9 +143,8 @@ func (c *cluster) hidden(ctx context.Context) map[string]string {
 		switch {
 		case meta.IsNoMatchError(err):
 			why = "the cluster does not know this kind"
-		case err == nil && !(c.may(ctx, "list", mapping) && c.may(ctx, "watch", mapping)):
-			why = fmt.Sprintf("the user may not list and watch %s in all namespaces; an administrator can grant it",
-				mapping.Resource.GroupResource())
+		case err == nil:
+			why = c.refusal(ctx, gvk.Kind, mapping, only)
 		}
 		if why != "" {
 			mu.Lock()
@@ -145,10 +156,28 @@ func (c *cluster) hidden(ctx context.Context) map[string]string {
 	return out
 }
 
-// may reports whether the user may do something with a resource in all namespaces.
-func (c *cluster) may(ctx context.Context, verb string, of *meta.RESTMapping) bool {
+// refusal returns why a kind is not read, with what helps; empty if it is.
+func (c *cluster) refusal(ctx context.Context, kind string, of *meta.RESTMapping, only []string) string {
+	namespaces, where := []string{metav1.NamespaceAll}, "in all namespaces; an administrator can grant it, or name "+
+		"namespaces with --only-namespaces"
+	if len(only) > 0 && of.Scope.Name() == meta.RESTScopeNameNamespace {
+		if !view.InNamespaces(kind) {
+			return "they are in namespaces of Liqo and of peerings, which --only-namespaces leaves out"
+		}
+		namespaces, where = only, "in namespaces "+strings.Join(only, ", ")+"; an administrator can grant it"
+	}
+	for _, namespace := range namespaces {
+		if !c.may(ctx, "list", of, namespace) || !c.may(ctx, "watch", of, namespace) {
+			return fmt.Sprintf("the user may not list and watch %s %s", of.Resource.GroupResource(), where)
+		}
+	}
+	return ""
+}
+
+// may reports whether the user may do something with a resource in a namespace, or in all if it is empty.
+func (c *cluster) may(ctx context.Context, verb string, of *meta.RESTMapping, namespace string) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: of.Resource.Group,
-			Version: of.Resource.Version, Resource: of.Resource.Resource}}}
+			Version: of.Resource.Version, Resource: of.Resource.Resource, Namespace: namespace}}}
 	return c.Create(ctx, review) != nil || review.Status.Allowed
 }

@@ -32,14 +32,15 @@ var (
 
 // dashboard runs liqoctl dashboard and returns the address of its pages and a browser that was admitted. It ends with
 // the test, without an error.
-func (s *session) dashboard(t *testing.T, kubeconfig string) (string, *http.Client) {
+func (s *session) dashboard(t *testing.T, kubeconfig string, flags ...string) (string, *http.Client) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: writer, ErrOut: writer}
-		ended <- cli.Run(ctx, []string{"liqoctl", "dashboard", "--kubeconfig", filepath.Join(s.dir, kubeconfig)}, streams)
+		args := append([]string{"liqoctl", "dashboard", "--kubeconfig", filepath.Join(s.dir, kubeconfig)}, flags...)
+		ended <- cli.Run(ctx, args, streams)
 		_ = writer.Close() // the reader ends
 	}()
 	out := bufio.NewReader(reader)
@@ -149,6 +150,53 @@ message: "<b>nothing</b> arrives"}]}, authentication: {enabled: false}, offloadi
 	shows(t, s.browse(t, browser, url+"/live?page=/"), "1 peer,", "milan",
 		"Pod: the user may not list and watch pods in all namespaces")
 	shows(t, s.browse(t, browser, url+"/live?page=/events"), "Not known: the user may not list and watch events")
+}
+
+// TestDashboardOfSomeNamespaces: a user with a role in one namespace names it, and sees what is in it. Of the rest the
+// pages say that it is not known.
+func TestDashboardOfSomeNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	cluster, user := s.admin("rome")
+	user.Impersonate, user.ImpersonateGroups = "alice", []string{"system:authenticated"}
+	s.kubeconfig(t, "alice", cluster, user)
+	pod := "spec: {serviceAccountName: default, automountServiceAccountToken: false, containers: [{name: web, image: web}]}"
+	s.apply(t, "rome", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: liqo-clusterid-configmap, namespace: liqo}, data: {CLUSTER_ID: rome}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: other}}
+---
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: shop}
+spec: {podOffloadingStrategy: Remote}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, `+pod+`}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: other}, `+pod+`}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: looks, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: looks}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: looks}
+rules:
+- {apiGroups: [offloading.liqo.io], resources: [namespaceoffloadings], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods, services], verbs: [list, watch]}
+`))
+	url, browser := s.dashboard(t, "alice", "--only-namespaces", "shop")
+	shows(t, s.browse(t, browser, url+"/live?page=/workloads"), "1 offloaded namespace: ", ">shop</h2>",
+		"1 pod not ready", "no scheduler has looked at the pod", "objects in other namespaces than shop: not read",
+		"EndpointSlice: the user may not list and watch endpointslices.discovery.k8s.io in namespaces shop")
+	shows(t, s.browse(t, browser, url+"/live?page=/"), "peers not known", "<dt>Installation</dt><dd>not known",
+		"Connection: they are in namespaces of Liqo and of peerings")
 }
 
 // TestDashboardThroughput: while a page is open, the rates of a tunnel come from its gateway's metrics, through the API

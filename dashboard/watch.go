@@ -117,7 +117,7 @@ func wait(ctx context.Context, long time.Duration) {
 // take returns a snapshot of what the informers hold, in order. Kinds that are not read yet are hidden.
 func (w *Watcher) take(ctx context.Context, informers map[string]ctrlcache.Informer) *view.Snapshot {
 	out := &view.Snapshot{ClusterID: w.Base.ClusterID, Namespace: w.Base.Namespace, Command: w.Base.Command,
-		Hidden: maps.Clone(w.Base.Hidden), Stale: w.Errors()}
+		Namespaces: w.Base.Namespaces, Hidden: maps.Clone(w.Base.Hidden), Stale: w.Errors()}
 	for _, list := range out.Lists() {
 		kind := view.KindOf(list)
 		informer, watched := informers[kind]

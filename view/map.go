@@ -139,7 +139,7 @@ func (s *Snapshot) own(source Source) Own {
 			pods = append(pods, pod)
 		}
 	}
-	if _, hidden := s.Hidden["Pod"]; !hidden {
+	if _, hidden := s.Hidden["Pod"]; !hidden && len(s.Namespaces) == 0 {
 		health := InstallationHealth(pods)
 		out.Health = &health
 		for i := range pods {
@@ -167,6 +167,9 @@ func (s *Snapshot) hidden() []string {
 	var out []string
 	for _, kind := range slices.Sorted(maps.Keys(s.Hidden)) {
 		out = append(out, kind+": "+s.Hidden[kind])
+	}
+	if len(s.Namespaces) > 0 {
+		out = append(out, "objects in other namespaces than "+strings.Join(s.Namespaces, ", ")+": not read")
 	}
 	return out
 }

@@ -36,6 +36,8 @@ type Snapshot struct {
 	Command string
 	// Hidden holds, by kind, why objects are missing: "the user may not list them", for example. Such a list is empty.
 	Hidden map[string]string
+	// Namespaces are the only ones that were read, of kinds that InNamespaces holds for; empty = all.
+	Namespaces []string
 	// Stale says why the objects may be old: the last error of a watch. It is empty while all is well.
 	Stale string
 	// Traffic holds the rates of tunnels by the peer's cluster ID. A peer is missing if its rates are not known.
@@ -67,6 +69,13 @@ func (s *Snapshot) Lists() []runtime.Object {
 		&s.Tenants, &s.Identities, &s.VirtualNodes, &s.Slices, &s.PublicKeys, &s.InternalNodes, &s.Networks, &s.IPs,
 		&s.NamespaceMaps, &s.Quotas, &s.ShadowPods, &s.Offloadings, &s.Deployments, &s.Nodes, &s.Pods, &s.Services,
 		&s.EndpointSlices, &s.Claims, &s.Events}
+}
+
+// InNamespaces reports whether objects of a kind are in the namespaces of users. The other kinds with a namespace are
+// in those of Liqo and of peerings.
+func InNamespaces(kind string) bool {
+	return slices.Contains([]string{"NamespaceOffloading", "ShadowPod", "Pod", "Service", "EndpointSlice",
+		"PersistentVolumeClaim", "Event"}, kind)
 }
 
 // itemsOf returns the items of a typed list.
