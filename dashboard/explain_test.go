@@ -5,8 +5,10 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -37,5 +39,30 @@ func TestExplain(t *testing.T) {
 	has(t, text, "Of 3 further pods only the status is shown")
 	if n := strings.Count(text, "cannot get image"); n != mostExplained+1 {
 		t.Errorf("%d pods say what keeps them", n)
+	}
+}
+
+// TestNodeAtProvider: events that a provider's kubelet has sent name the node of the pod there. Those of another cluster,
+// and about a former pod of the name, do not.
+func TestNodeAtProvider(t *testing.T) {
+	s := recorded(t)
+	there := `milan</a></td><td>milan</td><td>milan-2</td>`
+	has(t, page(t, s, "/workloads"), there)
+	e := &s.Events.Items[slices.IndexFunc(s.Events.Items, func(e corev1.Event) bool { return e.Source.Host != "" })]
+	later := e.DeepCopy()
+	later.Source.Host, later.LastTimestamp.Time = "milan-3", e.LastTimestamp.Add(time.Minute)
+	s.Add(later)
+	has(t, page(t, s, "/workloads"), `<td>milan-3</td>`)
+	s.Events.Items = s.Events.Items[:len(s.Events.Items)-1]
+	for _, change := range []func(*corev1.Event){
+		func(e *corev1.Event) { e.Labels["offloading.liqo.io/origin"] = "naples" },
+		func(e *corev1.Event) { e.Labels = nil },
+		func(e *corev1.Event) { e.InvolvedObject.UID = "former" },
+		func(e *corev1.Event) { e.Source.Component = "scheduler" },
+	} {
+		was := e.DeepCopy()
+		change(e)
+		has(t, page(t, s, "/workloads"), "!"+there, "!milan-2")
+		*e = *was
 	}
 }

@@ -78,7 +78,7 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 		{"/workloads", []string{"VirtualNode", "Node"}, []string{"<td>not known</td><td>milan</td>", "!here</td>",
 			"Bound</td><td>not known</td>", "not known: 2"}},
 		{"/workloads", []string{"VirtualNode"}, []string{"here: 1, milan: 1", "<td>here</td><td>rome-1</td>",
-			`milan</a></td><td>milan</td><td></td>`}},
+			`milan</a></td><td>milan</td><td>milan-2</td>`}},
 		{"/workloads", []string{"ShadowPod"}, []string{"Pods of consumers: not known: may not list", "!For turin"}},
 		{"/workloads", []string{"Node"}, []string{"train-0", "0/3 nodes are available", "!more than node milan has"}},
 		{"/workloads", []string{"EndpointSlice"}, []string{"10.96.12.7</td><td>not known", "!none"}},

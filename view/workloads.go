@@ -53,7 +53,8 @@ type Pod struct {
 	Node, Where string
 	// Provider is empty unless it runs at one.
 	Provider string
-	// Host is the address of the machine it runs on; empty before it runs and unless it runs here.
+	// Host is the address of the machine it runs on. At a provider it is the name of the node there, as long as events
+	// of the pod name it, which API servers keep for an hour by default. It is empty before it runs.
 	Host     string
 	Ready    bool
 	Restarts int
@@ -92,9 +93,16 @@ func (s *Snapshot) workloads(source Source) *Workloads {
 			Strategy: string(o.Spec.PodOffloadingStrategy), Phase: string(o.Status.OffloadingPhase),
 			Problems: offloadingProblems(o)}
 	}
+	reports := s.remoteReports()
 	for i := range s.Pods.Items {
-		if at := places[s.Pods.Items[i].Namespace]; at != nil {
-			at.Pods = append(at.Pods, s.pod(&s.Pods.Items[i], providers, source))
+		pod := &s.Pods.Items[i]
+		if at := places[pod.Namespace]; at != nil {
+			row := s.pod(pod, providers, source)
+			if report := reports[about{"Pod", pod.Namespace, pod.Name}]; row.Provider != "" && report != nil &&
+				report.Labels[api.LabelOrigin] == row.Provider && report.InvolvedObject.UID == pod.UID {
+				row.Host = report.Source.Host
+			}
+			at.Pods = append(at.Pods, row)
 		}
 	}
 	endpoints := s.endpoints(providers)
@@ -128,6 +136,22 @@ func (s *Snapshot) workloads(source Source) *Workloads {
 		slices.SortFunc(at.Services, func(a, b Service) int { return cmp.Compare(a.Name, b.Name) })
 		slices.SortFunc(at.Claims, func(a, b Claim) int { return cmp.Compare(a.Name, b.Name) })
 		out.Namespaces = append(out.Namespaces, *at)
+	}
+	return out
+}
+
+// remoteReports returns the latest event of each pod by a kubelet of a provider. It names the node there. Nothing else
+// in this cluster does.
+func (s *Snapshot) remoteReports() map[about]*corev1.Event {
+	out := map[about]*corev1.Event{}
+	for i := range s.Events.Items {
+		e := &s.Events.Items[i]
+		of := about{e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name}
+		last, fromKubelet := out[of], e.Source.Component == "kubelet" && e.Source.Host != ""
+		if e.Labels[api.LabelOrigin] != "" && fromKubelet &&
+			(last == nil || !EventTime(e).Before(EventTime(last))) {
+			out[of] = e
+		}
 	}
 	return out
 }
