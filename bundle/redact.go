@@ -29,6 +29,11 @@ const (
 	// maxName is the length of the longest name of a credential, and maxVariable that of what lies between the
 	// beginning of an environment variable and its value, in bytes.
 	maxName, maxVariable = 24, 128
+	// maxKey bounds the distance from the begin of a private key to its end, in bytes: one of RSA with 16384 bits has
+	// 12600.
+	maxKey = 16 << 10
+	// betweenKeyLines is a regular expression; see beforeKeyLine.
+	betweenKeyLines = `(?:\s|\\+[nr]|\d{4}-\d\d-\d\dT[\d:.]+Z|(?:Proc-Type|DEK-Info): [\w,-]+)+`
 )
 
 // forms are the forms of credentials and what replaces them. Each begins with a literal, which keeps the search fast.
@@ -47,13 +52,13 @@ var forms = []struct {
 }
 
 var (
-	// privateKey matches a private key, which can end with the text; keyEnd, the last line of one.
-	privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?` +
-		`(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
-	keyEnd = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
-	// betweenKeyLines matches what separates the lines of a key, at its end: line feeds, which can be escaped, spaces,
-	// and the times of a log.
-	betweenKeyLines = regexp.MustCompile(`(?:\s|\\+[nr]|\d{4}-\d\d-\d\dT[\d:.]+Z)+$`)
+	// keyBegin and keyEnd match the first and the last line of a private key.
+	keyBegin = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
+	keyEnd   = regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`)
+	// beforeKeyLine and afterKeyLine match what separates the lines of a key: line feeds, which can be escaped, spaces,
+	// the times of a log, and the headers of an encrypted key.
+	beforeKeyLine = regexp.MustCompile(betweenKeyLines + `$`)
+	afterKeyLine  = regexp.MustCompile(`^` + betweenKeyLines)
 	// named matches the value behind the name of a credential: what is hidden already, or one in quotes, which can be
 	// escaped, a block of YAML with escaped line feeds, which ends at a quote, or what runs to white space or a quote.
 	named = regexp.MustCompile(`^[:=]*>?\s*(?:(\*\*\*)[,;&})\]]|(\\*"(?:[^"\\]|\\.)*"?|` +
@@ -81,7 +86,7 @@ var (
 func Text(text []byte) []byte {
 	for range maxPasses {
 		before := text
-		text = privateKey.ReplaceAll(text, []byte(hidden))
+		text = replace(text, nextKey)
 		text = replace(text, nextKeyEnd)
 		text = replace(text, nextNamed)
 		for _, form := range forms { // later: a value can begin with one
@@ -120,24 +125,56 @@ func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
 	return append(out, text...)
 }
 
+// nextKey finds a private key by its first line. If the last line is not near, because a message was cut, the key has
+// the lines that can be its own: base64, of which only the last line is short.
+func nextKey(text []byte) (m match, ok bool) {
+	begin := keyBegin.FindIndex(text)
+	if begin == nil {
+		return m, false
+	}
+	m = match{begin[0], begin[1], hidden}
+	near := text[m.to:min(len(text), m.to+maxKey)]
+	if other := keyBegin.FindIndex(near); other != nil {
+		near = near[:other[0]]
+	}
+	if end := keyEnd.FindIndex(near); end != nil {
+		m.to += end[1]
+		return m, true
+	}
+	for {
+		separator := len(afterKeyLine.Find(near))
+		n := countBegin(near[separator:], isKeyByte)
+		rest := near[separator+n:]
+		isWord := len(rest) > 0 && slices.Contains([]byte(" \t:"), rest[0])
+		if n == 0 || n < minEncoded && isWord {
+			return m, true
+		}
+		m.to, near = m.to+separator+n, rest
+		if n < minEncoded {
+			return m, true
+		}
+	}
+}
+
 // nextKeyEnd finds the end of a private key without the beginning, as in a log that begins within a key.
 func nextKeyEnd(text []byte) (m match, ok bool) {
 	end := keyEnd.FindIndex(text)
 	if end == nil {
 		return m, false
 	}
-	for from := end[0]; ; {
+	for from, isFull := end[0], false; ; {
 		before := text[:from]
-		separator := betweenKeyLines.Find(before[max(0, len(before)-maxVariable):])
+		separator := beforeKeyLine.Find(before[max(0, len(before)-maxVariable):])
 		before = before[:len(before)-len(separator)]
 		n := countEnd(before, isKeyByte)
 		if n > 0 && n < len(before) && before[len(before)-n-1] == '\\' {
 			n-- // the letter of an escaped line feed
 		}
-		if n == 0 || n < minEncoded && from < end[0] { // only the last line is short
+		isCut := isFull && n == len(before)                      // where the text begins
+		if n == 0 || n < minEncoded && from < end[0] && !isCut { // only the last line is short
 			return match{from, end[1], hidden}, true
 		}
-		from = len(before) - n
+		from, isFull = len(before)-n, n >= minEncoded
 	}
 }
 
@@ -359,7 +396,7 @@ func hasCredentials(text []byte, encodings int) bool {
 			return true
 		}
 	}
-	if _, ok := nextNamed(text); ok || privateKey.Match(text) || keyEnd.Match(text) {
+	if _, ok := nextNamed(text); ok || keyBegin.Match(text) || keyEnd.Match(text) {
 		return true
 	}
 	for at := 0; encodings > 0 && at < len(text); at++ {

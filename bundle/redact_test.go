@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -33,6 +34,9 @@ var texts = []struct{ name, text, want string }{
 	{"prose stays", "the bearer of this token is refused: Basic information follows", "the bearer of this token is refused: Basic information follows"},
 	{"a private key", "before\n" + pem + "\nafter", "before\n***\nafter"},
 	{"the beginning of a private key", "before " + pem[:80], "before ***"},
+	{"the beginning of a private key in JSON", `{"key":"` + strings.ReplaceAll(pem[:80], "\n", `\n`) + `","port":1}`, `{"key":"***","port":1}`},
+	{"the beginning of an encrypted key", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n" + pem[31:95] + "\nError: x", "***\nError: x"},
+	{"the beginning of a private key in prose", "-----BEGIN PRIVATE KEY----- is missing\nand -----END PRIVATE KEY-----", "***"},
 	{"the end of a private key", pem[60:] + "\nafter", "***\nafter"},
 	{"a private key in JSON", `{"key":"` + strings.ReplaceAll(pem, "\n", `\n`) + `"}`, `{"key":"***"}`},
 	{"a private key in base64", "tls.key: " + inBase64(pem), "tls.key: ***"},
@@ -78,6 +82,55 @@ func TestText(t *testing.T) {
 				t.Errorf("%q becomes %q, want %q", c.text, got, c.want)
 			}
 		})
+	}
+}
+
+// TestCutKeys: of a private key that was cut anywhere, nothing remains that is longer than a short word; all that
+// follows or precedes it does.
+func TestCutKeys(t *testing.T) {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	random := rand.New(rand.NewPCG(1, 2))
+	key := "-----BEGIN PRIVATE KEY-----"
+	for range 9 {
+		key += "\n"
+		for range 64 {
+			key += string(digits[random.IntN(len(digits))])
+		}
+	}
+	key += "\n" + "Zm9vYmFyIA==" + "\n-----END PRIVATE KEY-----"
+	const other = "I1127 12:00:00.000000 1 loop.go:123] \"Applied\" object=\"liqo-tenant-milan/milan\"\nlevel=info msg=x\n"
+	timed := func(text string) string {
+		return "2026-11-27T12:00:00.1Z " + strings.ReplaceAll(text, "\n", "\n2026-11-27T12:00:00.1Z ")
+	}
+	for name, text := range map[string]func(string) (before, key, after string){
+		"lines": func(key string) (string, string, string) { return other, key, "\n" + other },
+		"indented": func(key string) (string, string, string) {
+			return "a: |\n  ", strings.ReplaceAll(key, "\n", "\n  "), "\nb: c\n" + other
+		},
+		"log with times": func(key string) (string, string, string) { return timed(other), timed(key), "\n" + timed(other) },
+		"JSON": func(key string) (string, string, string) {
+			return `{"a":"`, strings.ReplaceAll(key, "\n", `\n`), `","port":1}`
+		},
+		"cut message": func(key string) (string, string, string) { return "got ", key, "...\n" + other },
+	} {
+		for cut := len("-----BEGIN PRIVATE KEY-----"); cut <= len(key)-len("\n-----END PRIVATE KEY-----"); cut++ {
+			before, part, after := text(key[:cut])
+			got := string(bundle.Text([]byte(before + part + after)))
+			if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) {
+				t.Fatalf("%s, cut at %d: lost what is around the key: %q", name, cut, got)
+			}
+			if left := got[len(before) : len(got)-len(after)]; strings.Trim(left, "* \\n\n") != "" && !strings.HasPrefix(left, "2026") {
+				t.Fatalf("%s, cut at %d: %q is left", name, cut, left)
+			}
+		}
+	}
+	for _, escape := range []string{"\n", `\n`} {
+		for cut := len("-----BEGIN PRIVATE KEY-----\n"); cut < len(key)-100; cut++ {
+			got := string(bundle.Text([]byte(strings.ReplaceAll(key[cut:], "\n", escape) + "\n" + other)))
+			if strings.TrimLeft(got, "*\\n") != "\n"+other && strings.TrimLeft(got, "*\\n\n") != other {
+				t.Fatalf("from %d on: %q", cut, got)
+			}
+		}
 	}
 }
 
