@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,45 @@ func TestBounds(t *testing.T) {
 	missing := index.Clusters[0].Missing
 	if len(missing) != 2+40-logs || !strings.Contains(missing[0].What, " of 1000 pods") || missing[1].What != "conditions.txt" {
 		t.Errorf("missing: %v", missing)
+	}
+}
+
+// TestBoundsOfTheIndex: what is missing and what files there are has room in the index that Read takes, or is counted.
+func TestBoundsOfTheIndex(t *testing.T) {
+	for name, fill := range map[string]func(p *bundle.Part, i int){
+		"missing":       func(p *bundle.Part, i int) { p.Miss(fmt.Sprint(i), errors.New(strings.Repeat("\x00<", 40))) },
+		"long messages": func(p *bundle.Part, i int) { p.Miss(fmt.Sprint(i), errors.New(strings.Repeat("no ", 80))) },
+		"files":         func(p *bundle.Part, i int) { p.AddText(fmt.Sprint(i), []byte("x")) },
+		"long names": func(p *bundle.Part, i int) {
+			p.AddText(bundle.Path("logs", strings.Repeat("a", 250), fmt.Sprint(i)), []byte("x"))
+		},
+	} {
+		var parts []*bundle.Part
+		for _, side := range []string{"local", "remote"} {
+			p := bundle.NewPart(side, nil, bundle.MaxBound/2)
+			for i := range 10500 {
+				fill(p, i)
+			}
+			parts = append(parts, p)
+		}
+		var out bytes.Buffer
+		if _, err := bundle.Write(&out, index, parts...); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bundle.Read(&out)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		missing, more := b.Index.Clusters[1].Missing, 0
+		listed := len(missing) + len(b.Files("remote"))
+		if last, ok := strings.CutSuffix(missing[len(missing)-1].What, " more"); ok {
+			listed--
+			more, _ = strconv.Atoi(last)
+		}
+		if listed < 1000 || listed+more != 10500 {
+			t.Errorf("%s: %d listed, and %d more", name, listed, more)
+		}
 	}
 }
 

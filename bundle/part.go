@@ -12,12 +12,20 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 const (
 	// fileOverhead is added to the size of each file's content, in bytes: the header of tar and padding, of
 	// 512 bytes each, and a line in the index.
 	fileOverhead = 1536
+	// indexOverhead is added to the size of each entry of the index, in bytes: what indents it.
+	indexOverhead = 64
+	// maxPartIndex and maxPartFiles are the shares of one of two parts in what Read takes. What the index and
+	// the archive hold besides needs the rest.
+	maxPartIndex = maxIndex/2 - 16<<10
+	maxPartFiles = maxFiles/2 - 1
 	// minLog is the size of the shortest log that is kept, in bytes: a few lines.
 	minLog = 1024
 )
@@ -31,8 +39,12 @@ type Part struct {
 	// left is the number of bytes that the part can still take, and leftObjects those of objects.
 	left        int64
 	leftObjects int64
-	files       []file
-	objects     []map[string]any
+	// leftIndex is the number of bytes that the part can still take in the index, and unlisted counts what is missing
+	// but has no room there.
+	leftIndex int64
+	unlisted  int
+	files     []file
+	objects   []map[string]any
 }
 
 // file is one file of an archive, with its path in the cluster's folder.
@@ -45,15 +57,31 @@ type file struct {
 // NewPart returns an empty part of the cluster with the name, "local" or "remote". Pods in own are Liqo's. The part
 // takes at most bound bytes, uncompressed, half of them as objects.
 func NewPart(name string, own []string, bound int64) *Part {
-	return &Part{Cluster: Cluster{Name: name}, own: own, left: bound, leftObjects: min(bound, maxObjects) / 2}
+	return &Part{Cluster: Cluster{Name: name}, own: own, left: bound, leftObjects: min(bound, maxObjects) / 2,
+		leftIndex: maxPartIndex}
 }
 
 // Left returns the number of bytes that the part can still take.
 func (p *Part) Left() int64 { return max(0, p.left) }
 
-// Miss records what is not in the archive, and why.
+// Miss records what is not in the archive, and why. What the index has no room for is counted.
 func (p *Part) Miss(what string, why error) {
-	p.Missing = append(p.Missing, Missing{what, string(Text([]byte(why.Error())))})
+	if m := (Missing{what, api.Printable(string(Text([]byte(why.Error()))))}); p.index(m) {
+		p.Missing = append(p.Missing, m)
+	} else {
+		p.unlisted++
+	}
+}
+
+// index reports whether the index had room for an entry.
+func (p *Part) index(entry any) bool {
+	text, err := json.Marshal(entry)
+	need := int64(len(text)) + indexOverhead
+	if err != nil || need > p.leftIndex {
+		return false
+	}
+	p.leftIndex -= need
+	return true
 }
 
 // AddObjects adds the objects of one resource, such as "pods" or "tenants.authentication.liqo.io", redacted and ordered
@@ -73,7 +101,7 @@ func (p *Part) AddObjects(resource string, objects []unstructured.Unstructured) 
 	for _, object := range objects {
 		redacted := Object(object.Object, slices.Contains(p.own, object.GetNamespace()))
 		text, err := json.MarshalIndent(redacted, "", " ")
-		if err != nil || int64(list.Len()+len(text)) > p.leftObjects/2 {
+		if err != nil || int64(list.Len()+len(text)) > p.leftObjects/2 || kept == maxItems {
 			break
 		}
 		if kept > 0 {
@@ -89,7 +117,7 @@ func (p *Part) AddObjects(resource string, objects []unstructured.Unstructured) 
 	if kept < len(objects) {
 		p.Miss(fmt.Sprintf("%d of %d %s", len(objects)-kept, len(objects), resource), errFull)
 	}
-	p.add(file{"objects/" + resource + ".json", list.Bytes(), kept < len(objects)})
+	p.addOrMiss(file{"objects/" + resource + ".json", list.Bytes(), kept < len(objects)})
 }
 
 // AddSummary adds the conditions and Events of the objects that were added as texts to be read.
@@ -100,8 +128,8 @@ func (p *Part) AddSummary() {
 
 // AddText adds a text, redacted, at a path made by Path. It is left out if the part can take no more.
 func (p *Part) AddText(path string, text []byte) {
-	if text = Text(text); len(text) > 0 && !p.add(file{path: path, content: text}) {
-		p.Miss(path, errFull)
+	if text = Text(text); len(text) > 0 {
+		p.addOrMiss(file{path: path, content: text})
 	}
 }
 
@@ -119,19 +147,19 @@ func (p *Part) AddLog(path string, text []byte, bound int64) {
 		_, text, _ = bytes.Cut(text[int64(len(text))-bound:], []byte("\n"))
 	}
 	if len(text) > 0 {
-		p.add(file{path, text, cut})
+		p.addOrMiss(file{path, text, cut})
 	}
 }
 
-// add reports whether there was room for the file.
-func (p *Part) add(f file) bool {
+// addOrMiss adds the file, or records that there is no room for it.
+func (p *Part) addOrMiss(f file) {
 	need := int64(len(f.content)) + fileOverhead
-	if need > p.left {
-		return false
+	if need > p.left || len(p.files) == maxPartFiles || !p.index(File{f.path, need, f.cut}) {
+		p.Miss(f.path, errFull)
+		return
 	}
 	p.left -= need
 	p.files = append(p.files, f)
-	return true
 }
 
 // Path joins the parts of a path. Each part becomes a name that is safe on every file system.

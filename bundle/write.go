@@ -79,7 +79,12 @@ func Write(w io.Writer, index Index, parts ...*Part) (Index, error) {
 	index.Format, index.Clusters, index.Files = format, nil, nil
 	var files []file
 	for _, p := range parts {
-		index.Clusters = append(index.Clusters, p.Cluster)
+		cluster := p.Cluster
+		if p.unlisted > 0 {
+			more := Missing{fmt.Sprintf("%d more", p.unlisted), "the index has no room for them"}
+			cluster.Missing = append(slices.Clone(cluster.Missing), more)
+		}
+		index.Clusters = append(index.Clusters, cluster)
 		sorted := slices.Clone(p.files)
 		slices.SortFunc(sorted, func(a, b file) int { return cmp.Compare(a.path, b.path) })
 		for _, f := range sorted {
