@@ -201,6 +201,7 @@ func (e *Engine) SetView(ctx context.Context, view translate.View) error {
 		if view.Namespaces[home] != ns.remote {
 			ns.close()
 			delete(e.namespaces, home)
+			e.enqueueWaiting(home)
 		}
 	}
 	for home, remote := range view.Namespaces {
@@ -280,6 +281,15 @@ func (e *Engine) enqueueNamespace(ctx context.Context, namespace string) {
 	for _, w := range e.kinds {
 		if w.HomeCache != nil {
 			w.enqueueObjects(ctx, w.HomeCache, w.Home, namespace)
+		}
+	}
+}
+
+// enqueueWaiting enqueues the objects that wait for the caches of a namespace, which was closed.
+func (e *Engine) enqueueWaiting(namespace string) {
+	for _, w := range e.kinds {
+		for _, key := range w.queue.waiting(namespace) {
+			w.queue.Add(key)
 		}
 	}
 }
@@ -365,9 +375,13 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
-	if errors.Is(err, errNotOurs) {
+	switch {
+	case errors.Is(err, errNotReady):
+		w.queue.wait(key, since)
 		err = nil
-	} else {
+	case errors.Is(err, errNotOurs):
+		err = nil
+	default:
 		w.engine.metrics.items.WithLabelValues(counters...).Inc()
 	}
 	switch {

@@ -1326,16 +1326,16 @@ func podsAtTwoProvidersSayWhoseObjectsTheyUse(t *testing.T, w *world) {
 	says("at-oslo", fmt.Sprintf(`namespace %q of oslo has its own secret "of-oslo"`, atOslo))
 }
 
-// scrape reads a counter of the reflection, as Prometheus does: item for objects looked at, error
-// for those that failed.
-func (w *world) scrape(counter string) []string {
+// scrape reads a metric of the reflection, as Prometheus does: item_counter for objects looked at,
+// error_counter for those that failed, oldest_seconds for how long they wait.
+func (w *world) scrape(metric string) []string {
 	w.Helper()
 	answer := httptest.NewRecorder()
 	handler := promhttp.HandlerFor(w.options.Metrics.(*prometheus.Registry), promhttp.HandlerOpts{})
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var lines []string
 	for line := range strings.Lines(answer.Body.String()) {
-		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_"+counter+"_counter{") {
+		if strings.HasPrefix(line, "liqo_virtual_kubelet_reflection_"+metric+"{") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -1352,7 +1352,7 @@ func (w *world) looked(resource, namespace, node string) int {
 func (w *world) count(counter, resource, namespace, node string) int {
 	w.Helper()
 	labels := fmt.Sprintf(`{cluster_id=%q,namespace=%q,node_name=%q,reflector_resource=%q} `, provider, namespace, node, resource)
-	for _, line := range w.scrape(counter) {
+	for _, line := range w.scrape(counter + "_counter") {
 		if _, value, ok := strings.Cut(line, labels); ok {
 			n, err := strconv.Atoi(value)
 			w.must("read counter", err)
@@ -1362,11 +1362,26 @@ func (w *world) count(counter, resource, namespace, node string) int {
 	return 0
 }
 
+// waits waits until objects of a kind wait to be reflected, or none does.
+func (w *world) waits(resource string, want bool) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("whether %s wait becomes %t", resource, want), func(context.Context) error {
+		lines := w.scrape("oldest_seconds")
+		is := slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Contains(line, fmt.Sprintf("reflector_resource=%q", resource)) && !strings.HasSuffix(line, " 0")
+		})
+		if is != want {
+			return fmt.Errorf("it is %t: %v", is, lines)
+		}
+		return nil
+	})
+}
+
 // counted are the kinds of which objects were looked at for a virtual node.
 func (w *world) counted(node string) map[string]bool {
 	w.Helper()
 	out := map[string]bool{}
-	for _, line := range w.scrape("item") {
+	for _, line := range w.scrape("item_counter") {
 		_, kind, _ := strings.Cut(line, `reflector_resource="`)
 		kind, _, _ = strings.Cut(kind, `"`)
 		if strings.Contains(line, fmt.Sprintf("node_name=%q", node)) {
@@ -1588,7 +1603,6 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	w.must("parse", err)
 	w.options.Custom = []reflection.CustomResource{custom}
 	w.serveWares(w.home, "virtual-kubelet", rbacv1.UserKind)
-	w.serveWares(w.remote, consumer, rbacv1.GroupKind)
 	defer w.reflect()()
 	options := &offv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "liqo"}}
 	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares": {Workers: 2, Kind: "Ware"}}
@@ -1608,6 +1622,18 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	home := ware(homeNS, 1)
 	w.eventually("create a ware", func(ctx context.Context) error { return w.home.Create(ctx, home) })
 
+	// Until the provider serves the kind, its caches do not sync, and the object waits.
+	w.waits("Ware", true)
+	w.must("delete", w.home.Delete(t.Context(), home))
+	w.waits("Ware", false)
+	home.SetResourceVersion("")
+	w.must("create", w.home.Create(t.Context(), home))
+	w.waits("Ware", true)
+	w.mapNamespace("")
+	w.waits("Ware", false)
+	w.mapNamespace(remoteNS)
+	w.waits("Ware", true)
+	w.serveWares(w.remote, consumer, rbacv1.GroupKind)
 	remote := ware(remoteNS, 0)
 	is := func(want map[string]any) func() error {
 		return func() error {
@@ -1619,6 +1645,7 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 		}
 	}
 	w.exists(w.remote, remote, remoteNS, "cup", is(map[string]any{"size": int64(1)}))
+	w.waits("Ware", false)
 
 	// A change at home goes along, with keys that go; drift and deletion at the provider are
 	// repaired.

@@ -68,6 +68,18 @@ func (q *queue) begin(key types.NamespacedName) time.Time {
 	return since
 }
 
+// waiting returns the keys of a namespace that wait.
+func (q *queue) waiting(namespace string) (keys []types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key := range q.since {
+		if key.Namespace == namespace {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // oldest returns how long the key waits that has waited longest; 0 = none waits.
 func (q *queue) oldest(now time.Time) (longest time.Duration) {
 	q.mu.Lock()

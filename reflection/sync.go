@@ -25,6 +25,10 @@ import (
 // errNotOurs reports that an object is not to be kept equal. It is neither a failure nor counted.
 var errNotOurs = errors.New("not ours")
 
+// errNotReady reports that an object waits for the caches of its namespace. It is not counted, and
+// the caches enqueue the object once they have synced.
+var errNotReady = errors.New("not ready")
+
 // errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It
 // is counted as a failure, but not logged.
 var errTooMany = errors.New("too many")
@@ -46,7 +50,7 @@ func (w *worker) sync(
 ) (after time.Duration, err error) {
 	ns := w.engine.namespace(key.Namespace)
 	if ns != nil && !ns.ready(w) {
-		return 0, cmp.Or(w.releaseBlindly(ctx, ns, key), errNotOurs) // or not known yet to be ours
+		return 0, w.waitForCaches(ctx, ns, key)
 	}
 	_, lateAtHome := w.ledger.Late(slot{atHome, key})
 	if _, lateAtRemote := w.ledger.Late(slot{atRemote, key}); lateAtHome || lateAtRemote {
@@ -320,24 +324,31 @@ func (w *worker) end(
 	return w.pull(ctx, key, o, v)
 }
 
-// releaseBlindly finishes the deletion of a home object while the caches of the remote cluster have
-// not synced, because it is unreachable or refuses access. This bounds the time that deletion
-// takes.
-func (w *worker) releaseBlindly(ctx context.Context, ns *namespace, key types.NamespacedName) error {
-	if w.Finalizer == "" {
-		return nil
-	}
+// waitForCaches returns errNotReady for a home object that waits because the caches of the remote
+// cluster have not synced, and finishes the deletion of one that a Finalizer holds.
+func (w *worker) waitForCaches(ctx context.Context, ns *namespace, key types.NamespacedName) error {
 	reader := client.Reader(w.HomeCache)
 	if w.HomeCache == nil {
 		reader = ns.home
 	}
 	home, err := get(ctx, reader, key, w.Home)
-	if err != nil || home == nil {
+	switch {
+	case err != nil:
 		return err
+	case home == nil || !w.concerns(home):
+		return errNotOurs // or not known yet to be ours
+	case home.GetDeletionTimestamp() != nil && w.Finalizer != "" && controllerutil.ContainsFinalizer(home, w.Finalizer):
+		return cmp.Or(w.releaseBlindly(ctx, ns, key, home), errNotReady)
 	}
-	if home.GetDeletionTimestamp() == nil || !controllerutil.ContainsFinalizer(home, w.Finalizer) {
-		return nil
-	}
+	return errNotReady
+}
+
+// releaseBlindly finishes the deletion of a home object while the caches of the remote cluster have
+// not synced, because it is unreachable or refuses access. This bounds the time that deletion
+// takes.
+func (w *worker) releaseBlindly(
+	ctx context.Context, ns *namespace, key types.NamespacedName, home client.Object,
+) error {
 	if w.engine.Released != nil && w.engine.Released(ctx) {
 		return w.release(ctx, key, home)
 	}
