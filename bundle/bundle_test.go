@@ -152,9 +152,8 @@ func TestBounds(t *testing.T) {
 // TestBoundsOfTheIndex: what is missing and what files there are has room in the index that Read takes, or is counted.
 func TestBoundsOfTheIndex(t *testing.T) {
 	for name, fill := range map[string]func(p *bundle.Part, i int){
-		"missing":       func(p *bundle.Part, i int) { p.Miss(fmt.Sprint(i), errors.New(strings.Repeat("\x00<", 40))) },
-		"long messages": func(p *bundle.Part, i int) { p.Miss(fmt.Sprint(i), errors.New(strings.Repeat("no ", 80))) },
-		"files":         func(p *bundle.Part, i int) { p.AddText(fmt.Sprint(i), []byte("x")) },
+		"missing": func(p *bundle.Part, i int) { p.Miss(fmt.Sprint(i), errors.New(strings.Repeat("\x00<", 40))) },
+		"files":   func(p *bundle.Part, i int) { p.AddText(fmt.Sprint(i), []byte("x")) },
 		"long names": func(p *bundle.Part, i int) {
 			p.AddText(bundle.Path("logs", strings.Repeat("a", 250), fmt.Sprint(i)), []byte("x"))
 		},
@@ -257,6 +256,7 @@ func TestHostileArchives(t *testing.T) {
 		"another folder":   {hostile(regular("etc/passwd", 0)), "does not write"},
 		"path that leaves": {hostile(regular(in+"../../etc/passwd", 0)), "does not write"},
 		"absolute path":    {hostile(regular("/"+in+"x", 0)), "does not write"},
+		"markup in a name": {hostile(regular(in+"<b>", 0)), "does not write"},
 		"symbolic link":    {hostile(&tar.Header{Name: in + "x", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), "does not write"},
 		"twice":            {hostile(regular(in+"x", 0), regular(in+"x", 0)), "twice"},
 		"too many files":   {hostile(many...), "20000 files"},
@@ -292,6 +292,21 @@ func TestBombs(t *testing.T) {
 	}
 	if _, err := read("index.json", `{"format":1,"files":[{}`+strings.Repeat(",{}", 2<<20)+"]}"); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
 		t.Errorf("large index: %v", err)
+	}
+	for _, clusters := range []string{`[{"name":"rome"}]`, `[{"name":"local"},{"name":"local"}]`} {
+		if _, err := read("index.json", `{"format":1,"clusters":`+clusters+`}`); err == nil || !strings.Contains(err.Error(), "has a cluster") {
+			t.Errorf("%s: %v", clusters, err)
+		}
+	}
+	for number, says := range map[string]string{"1e1000": "too large", `"1e1000000000"`: "too large", `"1.5E-100"`: "too large",
+		`"\u0031e1"`: "too large", strings.Repeat("9", 64): "too large", `"1e10"`: "", `"12345e6789"`: "too large", `"a12e345"`: "", `"\u003c"`: ""} {
+		b, err := read("index.json", `{"format":1}`, "local/objects/pods.json", `{"items":[{"a": `+number+`}]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Objects("local", "pods", &struct{}{}); says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("number %s: %v", number, err)
+		}
 	}
 	for _, list := range []string{`{"items":[%s]}`, `{"kind":"List","Items":[%s]}`, `{"items":[],"items":[%s]}`} {
 		for n, says := range map[int]string{100000: "", 100001: "more than 100000 items"} {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,11 @@ const (
 	maxFiles   = 20000
 	maxItems   = 100000 // of one list of objects: one of 3 bytes takes up to 1 KiB when it is decoded
 )
+
+// hugeNumber matches a field with a number of 64 digits or an exponent of 3, also with escaped digits: a Quantity of
+// "1e1000000000" takes hours to be compared.
+var hugeNumber = regexp.MustCompile(`(?i)[^\\]":\s*"?[+-]?(?:[0-9.]{64,}|[0-9.]+e[+-]?[0-9.]{3,})["\s,}]|` +
+	`\\u00(?:3[0-9]|45|65|2[be])`)
 
 // Bundle is an archive that was read.
 type Bundle struct {
@@ -53,7 +59,7 @@ func Read(r io.Reader) (*Bundle, error) {
 			return nil, fmt.Errorf("read the archive: %w", err)
 		}
 		name, ok := strings.CutPrefix(header.Name, folder)
-		if !ok || header.Typeflag != tar.TypeReg || path.Clean(header.Name) != header.Name {
+		if !ok || header.Typeflag != tar.TypeReg || path.Clean(header.Name) != header.Name || !isSafe(name) {
 			return nil, fmt.Errorf("the archive holds %.100q, which 'liqoctl gather' does not write", header.Name)
 		}
 		if _, twice := out.files[name]; twice || len(out.files) == maxFiles {
@@ -70,17 +76,32 @@ func Read(r io.Reader) (*Bundle, error) {
 			return nil, fmt.Errorf("read %.100q of the archive: %w", header.Name, err)
 		}
 	}
-	if len(out.files[indexFile]) > maxIndex {
-		return nil, fmt.Errorf("%s of the archive has more than %d bytes", indexFile, maxIndex)
-	}
-	if err := json.Unmarshal(out.files[indexFile], &out.Index); err != nil {
-		return nil, fmt.Errorf("read %s of the archive: %w", indexFile, err)
-	}
-	if out.Index.Format != format {
-		return nil, fmt.Errorf("the archive has format %d, and this liqoctl knows %d", out.Index.Format, format)
-	}
-	return out, nil
+	return out, out.readIndex()
 }
+
+// readIndex decodes and checks the index.
+func (b *Bundle) readIndex() error {
+	if len(b.files[indexFile]) > maxIndex {
+		return fmt.Errorf("%s of the archive has more than %d bytes", indexFile, maxIndex)
+	}
+	if err := json.Unmarshal(b.files[indexFile], &b.Index); err != nil {
+		return fmt.Errorf("read %s of the archive: %w", indexFile, err)
+	}
+	if b.Index.Format != format {
+		return fmt.Errorf("the archive has format %d, and this liqoctl knows %d", b.Index.Format, format)
+	}
+	var names []string
+	for _, c := range b.Index.Clusters {
+		if !slices.Contains([]string{"local", "remote"}, c.Name) || slices.Contains(names, c.Name) {
+			return fmt.Errorf("%s of the archive has a cluster %.100q, or has it twice", indexFile, c.Name)
+		}
+		names = append(names, c.Name)
+	}
+	return nil
+}
+
+// isSafe reports whether a name consists of names that Path returns.
+func isSafe(name string) bool { return name == Path(strings.Split(name, "/")...) }
 
 // isObjects reports whether a file is a list of objects.
 func isObjects(name string) bool {
@@ -110,6 +131,9 @@ func (b *Bundle) Objects(cluster, resource string, into any) error {
 	text, ok := b.files[cluster+"/objects/"+resource+".json"]
 	if !ok {
 		return nil
+	}
+	if found := hugeNumber.Find(text); found != nil {
+		return fmt.Errorf("decode %s of the %s cluster: the number in %.100q is too large", resource, cluster, found)
 	}
 	list := struct{ Items items }{}
 	err := json.Unmarshal(text, &list)
