@@ -33,14 +33,18 @@ func (e *env) dashboardCommand() *cobra.Command {
 	var port uint16
 	var demo bool
 	var only []string
+	var archive string
 	cmd := &cobra.Command{Use: "dashboard", Short: "Show the cluster and its peerings as web pages", Args: cobra.NoArgs,
 		Long: "dashboard serves web pages about the cluster on this machine, to all who have the printed address, " +
 			"until it is interrupted. It installs nothing and changes nothing. It reads with the rights of the " +
 			"kubeconfig. Users with rights in some namespaces only name these: then the pages show what is in them.",
 		Example: "  liqoctl dashboard\n  liqoctl dashboard --kubeconfig rome.yaml --port 8080\n" +
 			"  liqoctl dashboard --only-namespaces shop,batch\n" +
-			"  liqoctl dashboard --demo",
+			"  liqoctl dashboard --demo\n  liqoctl dashboard --bundle report.tar.gz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if archive != "" {
+				return e.archiveDashboard(cmd.Context(), port, archive)
+			}
 			if !demo {
 				return e.watchDashboard(cmd, port, only)
 			}
@@ -55,6 +59,8 @@ func (e *env) dashboardCommand() *cobra.Command {
 	flags.Uint16Var(&port, "port", 0, "Port of the pages on 127.0.0.1; 0 = any that is free")
 	flags.StringSliceVar(&only, "only-namespaces", nil, "Read only these namespaces, not all")
 	flags.BoolVar(&demo, "demo", false, "Show recorded clusters instead, without a kubeconfig")
+	flags.StringVar(&archive, "bundle", "", "Show an archive of 'liqoctl gather' instead, without a kubeconfig")
+	cmd.MarkFlagsMutuallyExclusive("demo", "bundle")
 	return cmd
 }
 
@@ -119,14 +125,23 @@ func gatewayMetrics(raw rest.Interface) func(context.Context, *corev1.Pod) ([]by
 
 // serveDashboard prints the address of the pages and serves them until it is interrupted.
 func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashboard.Snapshots) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	listener, err := listenOn(port)
 	if err != nil {
-		return hint(fmt.Errorf("open a port for the dashboard: %w", err), "choose another one with --port")
+		return err
 	}
 	server := dashboard.New(snapshots, listener)
 	e.info(noCluster, "The dashboard is at %s until you press Ctrl-C; whoever has this address can see it",
 		server.URL())
 	return server.Serve(ctx)
+}
+
+// listenOn opens a port for pages on loopback.
+func listenOn(port uint16) (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, hint(fmt.Errorf("open a port for the dashboard: %w", err), "choose another one with --port")
+	}
+	return listener, nil
 }
 
 // hidden returns the kinds of the dashboard that the user may not list and watch, with what helps: those with a

@@ -34,21 +34,30 @@ var (
 // the test, without an error.
 func (s *session) dashboard(t *testing.T, kubeconfig string, flags ...string) (string, *http.Client) {
 	t.Helper()
+	urls, browser := s.dashboards(t, 1, append([]string{"--kubeconfig", filepath.Join(s.dir, kubeconfig)}, flags...)...)
+	return urls[0], browser
+}
+
+// dashboards runs liqoctl dashboard, which prints some addresses, with flags.
+func (s *session) dashboards(t *testing.T, addresses int, flags ...string) (urls []string, _ *http.Client) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	reader, writer := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: writer, ErrOut: writer}
-		args := append([]string{"liqoctl", "dashboard", "--kubeconfig", filepath.Join(s.dir, kubeconfig)}, flags...)
-		ended <- cli.Run(ctx, args, streams)
+		ended <- cli.Run(ctx, append([]string{"liqoctl", "dashboard"}, flags...), streams)
 		_ = writer.Close() // the reader ends
 	}()
 	out := bufio.NewReader(reader)
-	line, err := out.ReadString('\n')
-	url := printedURL.FindString(line)
-	if err != nil || url == "" {
-		stop()
-		t.Fatalf("liqoctl dashboard printed %q, %v", line, err)
+	for range addresses {
+		line, err := out.ReadString('\n')
+		url := printedURL.FindString(line)
+		if err != nil || url == "" {
+			stop()
+			t.Fatalf("liqoctl dashboard printed %q, %v", line, err)
+		}
+		urls = append(urls, url)
 	}
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -66,8 +75,11 @@ func (s *session) dashboard(t *testing.T, kubeconfig string, flags ...string) (s
 		}
 	})
 	browser := &http.Client{Transport: transport, Jar: jar}
-	s.browse(t, browser, url)
-	return tokenOf.ReplaceAllString(url, ""), browser
+	for i, url := range urls {
+		s.browse(t, browser, url)
+		urls[i] = tokenOf.ReplaceAllString(url, "")
+	}
+	return urls, browser
 }
 
 // browse opens a page.

@@ -90,7 +90,10 @@ spec: {automountServiceAccountToken: false, containers: [{name: c, image: shop, 
 ---
 {apiVersion: v1, kind: Event, metadata: {name: tenant.1, namespace: liqo-tenant-PEER}, involvedObject: {kind: Tenant, namespace: liqo-tenant-PEER, name: PEER}, type: Warning, reason: Refused, message: "refused: Authorization: Bearer PLANTED"}
 ---
-{apiVersion: core.liqo.io/v1beta1, kind: ForeignCluster, metadata: {name: PEER, labels: {liqo.io/remote-cluster-id: PEER}}, spec: {clusterID: PEER}}
+{apiVersion: core.liqo.io/v1beta1, kind: ForeignCluster, metadata: {name: PEER, labels: {liqo.io/remote-cluster-id: PEER}}, spec: {clusterID: PEER},
+status: {role: Consumer, tenantNamespace: {local: liqo-tenant-PEER}, modules: {authentication: {enabled: true, conditions: [{type: AuthTenantStatus, status: Error, message: the signature does not match}]}, networking: {enabled: false}, offloading: {enabled: false}}}}
+---
+{apiVersion: offloading.liqo.io/v1beta1, kind: NamespaceOffloading, metadata: {name: offloading, namespace: shop}, spec: {podOffloadingStrategy: LocalAndRemote, namespaceMappingStrategy: DefaultName}}
 ---
 apiVersion: networking.liqo.io/v1beta1
 kind: PublicKey
@@ -136,7 +139,7 @@ func TestGather(t *testing.T) {
 	s.apply(t, "rome", ofCluster("rome", "milan", kubelet(t)))
 	s.apply(t, "milan", ofCluster("milan", "rome", "1")) // nobody listens there
 	said := s.liqoctl(t, strings.Fields("liqoctl gather --kubeconfig $DIR/rome --remote-kubeconfig $DIR/milan -o $DIR/report.tar.gz"))
-	for _, line := range []string{" INFO   (local) 16 objects of 11 kinds gathered\n", " INFO   (local) 3 logs gathered\n", " INFO   (remote) 1 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
+	for _, line := range []string{" INFO   (local) 17 objects of 12 kinds gathered\n", " INFO   (local) 3 logs gathered\n", " INFO   (remote) 1 logs gathered\n", "README.md in the archive says what and why", " INFO   Archive written to $DIR/report.tar.gz: 0.0 MB"} {
 		if !strings.Contains(said, line) {
 			t.Errorf("lacks %q:\n%s", line, said)
 		}
@@ -179,6 +182,7 @@ func TestGather(t *testing.T) {
 	if len(tenants.Items) != 1 || string(tenants.Items[0].Spec.CSR) != "public" || len(keys.Items) != 1 || len(keys.Items[0].Spec.PublicKey) != 32 {
 		t.Errorf("tenants: %+v, keys: %+v", tenants.Items, keys.Items)
 	}
+	s.pagesOfArchive(t)
 	for file, line := range map[string]string{
 		"local/logs/" + pod + "/fabric.log":          "12:00:00 log previous=\n12:00:01 Authorization: ***\n12:00:02 PrivateKey = ***\n12:00:03 ***\n",
 		"local/logs/" + pod + "/fabric.previous.log": "12:00:00 log previous=true\n",
@@ -189,6 +193,48 @@ func TestGather(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", file, line, b.Text(file))
 		}
 	}
+}
+
+// pagesOfArchive checks the pages of an archive: those of each cluster, and what only the archive has.
+func (s *session) pagesOfArchive(t *testing.T) {
+	t.Helper()
+	urls, browser := s.dashboards(t, 2, "--bundle", filepath.Join(s.dir, "report.tar.gz"))
+	for page, texts := range map[string][]string{
+		"/":            {"This cluster: rome", "1 peer,", "milan", "the signature does not match", "from an archive of &#39;liqoctl gather&#39;"},
+		"/peers/milan": {"AuthTenantStatus", "Refused", "refused: Authorization: ***"},
+		"/workloads":   {"<h2>shop</h2>", `<th scope="row">offloaded</th>`},
+		"/events":      {"tenant liqo-tenant-milan/milan", "refused: Authorization: ***"},
+		"/bundle": {"<dd>rome</dd>", "v0.1.0, in namespace liqo", "rules/liqo/liqo-fabric-x/diff.txt: ",
+			`<a href="/bundle/1/local/logs/liqo/liqo-fabric-x/fabric.log">`, "objects/secrets.json"},
+		"/bundle/1/local/logs/liqo/liqo-fabric-x/fabric.log": {"12:00:01 Authorization: ***", "Page 1 of 1"},
+		"/bundle/1/local/objects/secrets.json":               {"&#34;privateKey&#34;: &#34;12 B&#34;"},
+		"/bundle/1/README.md":                                {"# State of Liqo, for a bug report"},
+		"/bundle/1/local/conditions.txt":                     {"Ready=False  SignatureInvalid"},
+	} {
+		text := s.text(t, browser, urls[0]+page)
+		for _, want := range texts {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %q:\n%s", page, want, text)
+			}
+		}
+		if strings.Contains(text, planted) {
+			t.Errorf("%s has a secret", page)
+		}
+	}
+	if text := s.text(t, browser, urls[1]); !strings.Contains(text, "This cluster: milan") {
+		t.Errorf("the remote cluster is %s", text)
+	}
+	shows(t, s.browse(t, browser, urls[0]+"/live?page=/bundle"), "objects/pods.json")
+}
+
+// text returns the text of a page.
+func (s *session) text(t *testing.T, browser *http.Client, url string) string {
+	t.Helper()
+	var out strings.Builder
+	for page := s.browse(t, browser, url); page.Scan(); {
+		out.WriteString(page.Text() + "\n")
+	}
+	return out.String()
 }
 
 // unpacked returns the files of an archive.

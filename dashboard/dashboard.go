@@ -42,6 +42,8 @@ type Server struct {
 	token, session string
 	// streams holds a place for each open page that is kept up to date.
 	streams chan struct{}
+	// archive has what the page Bundle shows; nil = there is no such page.
+	archive *Archive
 }
 
 // maxStreams bounds the pages that are kept up to date at a time.
@@ -49,7 +51,8 @@ const maxStreams = 32
 
 // New returns a server of the snapshots. The listener must be on loopback; Serve closes it.
 func New(snapshots *Snapshots, listener net.Listener) *Server {
-	return &Server{snapshots, listener, secret(), secret(), make(chan struct{}, maxStreams)}
+	return &Server{snapshots: snapshots, listener: listener, token: secret(), session: secret(),
+		streams: make(chan struct{}, maxStreams)}
 }
 
 // secret returns 32 random bytes as text.

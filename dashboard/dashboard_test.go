@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages in testdata")
 
-// start serves a snapshot and returns the server, and a client that keeps neither cookies nor follows redirects.
+// start serves snapshots and returns the server, and a client of it.
 func start(t *testing.T, snapshots *Snapshots) (*Server, *http.Client) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,6 +35,12 @@ func start(t *testing.T, snapshots *Snapshots) (*Server, *http.Client) {
 		t.Fatal(err)
 	}
 	s := New(snapshots, listener)
+	return s, serve(t, s)
+}
+
+// serve answers requests until the test ends, and returns a client that keeps neither cookies nor follows redirects.
+func serve(t *testing.T, s *Server) *http.Client {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
@@ -46,7 +52,7 @@ func start(t *testing.T, snapshots *Snapshots) (*Server, *http.Client) {
 			t.Error(err)
 		}
 	})
-	return s, &http.Client{Transport: transport,
+	return &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 

@@ -61,7 +61,7 @@ func (s *Snapshots) wanted() bool {
 // live sends the changing part of a page as server-sent events: at once, and whenever it looks different.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Query().Get("page")
-	if snapshot, _ := s.snapshots.Get(); r.Method != http.MethodGet || !exists(snapshot, path) {
+	if snapshot, _ := s.snapshots.Get(); r.Method != http.MethodGet || !s.exists(snapshot, path) {
 		http.NotFound(w, r)
 		return
 	}
@@ -76,7 +76,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	for last := ""; ; {
 		snapshot, changed := s.snapshots.Get()
-		what, _ := find(snapshot, path)
+		what, _ := s.find(snapshot, path)
 		text, err := fragment(what)
 		if err != nil {
 			return
@@ -96,7 +96,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func exists(s *view.Snapshot, path string) bool {
-	_, ok := find(s, path)
+func (s *Server) exists(snapshot *view.Snapshot, path string) bool {
+	_, ok := s.find(snapshot, path)
 	return ok
 }

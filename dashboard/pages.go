@@ -74,9 +74,24 @@ func printable(node parse.Node) {
 type shown struct {
 	Name, Title, Path, ClusterID, Stale string
 	Data                                any
+	// Bundle reports that there is a page Bundle.
+	Bundle bool
 }
 
 // find returns what a path shows; false if there is no such page.
+func (s *Server) find(snapshot *view.Snapshot, path string) (*shown, bool) {
+	out, ok := find(snapshot, path)
+	if s.archive != nil && !ok {
+		out = &shown{Path: path, ClusterID: snapshot.ClusterID}
+		out.Name, out.Title, out.Data, ok = s.archive.find(path)
+	}
+	if ok {
+		out.Bundle = s.archive != nil
+	}
+	return out, ok
+}
+
+// find returns what a path shows of a snapshot; false if there is no such page.
 func find(s *view.Snapshot, path string) (*shown, bool) {
 	out := &shown{Path: path, ClusterID: s.ClusterID, Stale: s.Stale}
 	switch peer, isPeer := strings.CutPrefix(path, "/peers/"); {
@@ -118,7 +133,7 @@ func draw(name string, s *shown) (string, error) {
 // page answers with a whole page.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	snapshot, _ := s.snapshots.Get()
-	what, ok := find(snapshot, r.URL.Path)
+	what, ok := s.find(snapshot, r.URL.Path)
 	if !ok {
 		http.NotFound(w, r)
 		return

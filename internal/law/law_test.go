@@ -181,7 +181,8 @@ func allowed(from, to string) bool {
 		return true
 	case layer == "cli" && (pure(to) || slices.Contains([]string{"deploy", "dashboard"}, top(to))):
 		return true
-	case layer == "dashboard" && (to == "view" || to == "why"), (layer == "view" || layer == "why") && pure(to):
+	case layer == "dashboard" && slices.Contains([]string{"bundle", "view", "why"}, to),
+		(layer == "view" || layer == "why") && pure(to):
 		return true
 	case slices.Contains(rooms, layer), layer == "deploy":
 		return top(to) == layer
