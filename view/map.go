@@ -104,15 +104,27 @@ func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) 
 	id := f.Spec.ClusterID
 	return MapPeer{
 		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, LinkMissing: s.Hidden["Connection"],
-		Traffic: s.trafficOf(id), Problems: p.Problems(),
+		Traffic: s.trafficOf(id), Problems: append(p.Problems(), usage.short[id]...),
 		Modules: [...]ModuleState{{"network", p.Network.Status}, {"access", p.Authentication.Status},
 			{"offloading", p.Offloading.Status}},
 		Received: s.amounts(usage.received[id], "Pod"), Provided: s.amounts(usage.provided[id], "ShadowPod"),
 	}
 }
 
-// Problems returns what is wrong with a peering: the alerts of its modules and slices. What a
-// ForeignCluster repeats of another object is there once.
+// details holds, by the condition of a ForeignCluster, the kind of the objects that say more than it.
+var details = map[corev1beta1.ConditionType]string{
+	corev1beta1.NetworkConfigurationStatusCondition: "configuration",
+	corev1beta1.NetworkGatewayServerStatusCondition: "gatewayserver",
+	corev1beta1.NetworkGatewayClientStatusCondition: "gatewayclient",
+	corev1beta1.NetworkConnectionStatusCondition:    "connection",
+	corev1beta1.AuthTenantStatusCondition:           "tenant",
+	corev1beta1.AuthIdentityControlPlaneCondition:   "identity",
+	corev1beta1.OffloadingVirtualNodeCondition:      "virtualnode",
+	corev1beta1.OffloadingNodeCondition:             "node",
+}
+
+// Problems returns what is wrong with a peering: the alerts of its modules and slices. It leaves out what a
+// ForeignCluster sums up or repeats of another object.
 func (p *Peer) Problems() []string {
 	out := slices.Concat(p.Network.Alerts, p.Authentication.Alerts, p.Offloading.Alerts)
 	for _, slice := range p.Authentication.ResourceSlices {
@@ -120,9 +132,19 @@ func (p *Peer) Problems() []string {
 			out = append(out, "resource slice "+slice.Name+": "+alert)
 		}
 	}
-	seen := map[string]bool{}
+	kinds, seen := map[string]bool{}, map[string]bool{}
+	for _, problem := range out {
+		kind, _, _ := strings.Cut(problem, " ")
+		kinds[kind] = true
+	}
 	return slices.DeleteFunc(out, func(problem string) bool {
-		_, said, _ := strings.Cut(problem, ": ")
+		condition, said, ok := strings.Cut(problem, ": ")
+		switch {
+		case kinds[details[corev1beta1.ConditionType(condition)]]:
+			return true
+		case !ok:
+			said = problem
+		}
 		if at := strings.LastIndex(said, " ("); at > 0 && strings.HasSuffix(said, ")") {
 			said = said[:at] // the reason, which alerts of conditions have at their end
 		}
@@ -177,13 +199,16 @@ func (s *Snapshot) hidden() []string {
 // use holds granted amounts, and how much of them is used.
 type use struct{ granted, used corev1.ResourceList }
 
-// usage holds the amounts by peer.
-type usage struct{ received, provided map[string]use }
+// usage holds the amounts by peer. In short are problems: which amounts do not suffice for pods that wait.
+type usage struct {
+	received, provided map[string]use
+	short              map[string][]string
+}
 
 // usage sums up the capacity of virtual nodes and the requests of pods on them, and the quotas of consumers and the
 // requests of their ShadowPods.
 func (s *Snapshot) usage() usage {
-	out := usage{received: map[string]use{}, provided: map[string]use{}}
+	out := usage{received: map[string]use{}, provided: map[string]use{}, short: s.shortages()}
 	providers := s.providers()
 	for _, v := range s.VirtualNodes.Items {
 		out.received[v.Spec.ClusterID] = out.received[v.Spec.ClusterID].plus(v.Spec.ResourceQuota.Hard, nil)

@@ -140,18 +140,22 @@ func PodProblem(pod *corev1.Pod) string {
 	return ""
 }
 
-// Remedies that are of no use for pods at a provider.
+// Remedies. The first and the last are of no use for pods at a provider.
 const (
 	makeRoom  = "; make room on one, or take away what is named"
+	elsewhere = "; request less, let the pod run elsewhere, or have the provider's administrator make room"
 	nameImage = "; name one that nodes can pull with --set image.name=… and tag=…, give credentials with " +
 		"imagePullSecrets, or load it into the nodes"
 )
 
 // providerReason returns why a pod at a provider is not ready; empty if it is.
 func (s Source) providerReason(pod *corev1.Pod, provider string) string {
-	reason := strings.TrimSuffix(strings.TrimSuffix(s.podReason(pod), makeRoom), nameImage)
+	reason := strings.TrimSuffix(s.podReason(pod), nameImage)
 	if reason == "" {
 		return ""
+	}
+	if full, ok := strings.CutSuffix(reason, makeRoom); ok {
+		reason = full + elsewhere
 	}
 	return "at " + provider + ": " + reason
 }
