@@ -122,7 +122,8 @@ func (p *pod) reported() *Cause {
 	if quotaSays(scheduled.Message) {
 		return p.refused(QuotaRefused, scheduled.Message)
 	}
-	return p.seenThere(cause(ProviderHasNoPlace, p.providerCluster(), "%s has no place for the pod, or refuses it: %s",
+	return p.seenThere(cause(ProviderHasNoPlace, p.providerCluster(), "%s has no place for the pod, or refuses it; "+
+		"request less, let the pod run elsewhere, or have the provider's administrator make room: %s",
 		cmp.Or(p.provider, "the provider"), cmp.Or(scheduled.Message, scheduled.Reason)))
 }
 
