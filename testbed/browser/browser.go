@@ -33,6 +33,9 @@ import (
 // patience bounds all actions but Await. It is long for machines that do many things at once.
 const patience = 30 * time.Second
 
+// polling is how often a page is asked for what is waited for.
+const polling = 10 * time.Millisecond
+
 // Keys for Press.
 const (
 	Tab   = kb.Tab
@@ -142,13 +145,13 @@ func (b *Browser) do(what string, action chromedp.Action[chromedp.Void]) error {
 	return nil
 }
 
-// await calls a function in the page whenever the page changes, also after other pages were loaded, until it returns
-// something.
+// await calls a function in the page, also after other pages were loaded, until it returns something. It does not wait
+// for mutations: the driver observes none of texts that change in place.
 func await[T any](b *Browser, within time.Duration, function string, args ...any) (T, error) {
 	ctx, stop := context.WithTimeout(b.ctx, within)
 	defer stop()
 	for {
-		value, err := chromedp.Run(ctx, chromedp.PollFunction[T](function, chromedp.WithPollingMutation(),
+		value, err := chromedp.Run(ctx, chromedp.PollFunction[T](function, chromedp.WithPollingInterval(polling),
 			chromedp.WithPollingTimeout(0), chromedp.WithPollingArgs(args...)))
 		var thrown *chromedp.ExceptionError
 		if err == nil || errors.As(err, &thrown) || ctx.Err() != nil {

@@ -76,6 +76,13 @@ func TestDrive(t *testing.T) {
 	}
 }
 
+// TestAwaitTextInPlace: a text is found that takes the place of another in the same node.
+func TestAwaitTextInPlace(t *testing.T) {
+	b := start(t)
+	must(t, b.Open(site(t)+"/first"), b.Eval(`setTimeout(() => {
+		document.querySelector("h1").firstChild.nodeValue = "later"; }, 300)`, new(int)), b.Await(5*time.Second, "h1", "later"))
+}
+
 // TestSettings: the window and what pages prefer and may do change.
 func TestSettings(t *testing.T) {
 	b, home := start(t), site(t)
