@@ -99,10 +99,10 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 func TestMapTellsOfWorkloads(t *testing.T) {
 	s := recorded(t)
 	const counts = "0 namespaces with problems, 1 pod not ready"
-	has(t, page(t, s, "/"), "4 peers, 2 problems", counts,
+	has(t, page(t, s, "/"), "4 peers, 3 problems", counts,
 		"pod shop/train-0: the pod requests 4 of nvidia.com/gpu, more than node milan has; type", `href="/workloads"`)
 	has(t, page(t, s, "/workloads"), "2 offloaded namespaces: "+counts)
 	s.Offloadings.Items[0].Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Message: "milan refuses"}}
-	has(t, page(t, s, "/"), "4 peers, 3 problems", "1 namespace with problems", "namespace shop: milan refuses")
+	has(t, page(t, s, "/"), "4 peers, 4 problems", "1 namespace with problems", "namespace shop: milan refuses")
 }

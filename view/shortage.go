@@ -35,8 +35,9 @@ func (s *Snapshot) shortages() map[string][]string {
 		free, told := s.free(v), map[corev1.ResourceName]bool{}
 		for _, pod := range waiting {
 			for _, name := range slices.Sorted(maps.Keys(pod.demand)) {
-				asked, left := pod.demand[name], free[name]
-				if !told[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
+				asked := pod.demand[name]
+				left, granted := free[name]
+				if granted && !told[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
 					told[name] = true
 					out[v.Spec.ClusterID] = append(out[v.Spec.ClusterID], s.shortage(v, pod, name, left))
 				}
@@ -98,7 +99,8 @@ func (s *Snapshot) waiting() []waitingPod {
 // free returns what is granted for a virtual node and not requested by pods on it; negative if they
 // request more.
 func (s *Snapshot) free(v *offv1beta1.VirtualNode) corev1.ResourceList {
-	out := v.Spec.ResourceQuota.Hard.DeepCopy()
+	out := corev1.ResourceList{}
+	offloadingplan.Add(out, v.Spec.ResourceQuota.Hard)
 	for i := range s.Pods.Items {
 		if pod := &s.Pods.Items[i]; pod.Spec.NodeName == v.Name && !api.Finished(pod.Status.Phase) {
 			offloadingplan.Subtract(out, offloadingplan.Demand(&pod.Spec))
