@@ -131,6 +131,7 @@ soak: testbed-build image ## what usual runs try samples of, in full
 	$(STORIES) -v -run '^TestRelease$$' -pair release -load=false
 	$(STORIES) -run '^TestFlux$$' -pair flux
 	$(MAKE) test-metrics
+	$(GO_TEST) ./dashboard -run OddObjects -soak
 	$(GO_TEST) ./reflection -run Chaos -soak
 	$(GO_TEST) ./network/dataplane -run TestAnySequenceLeavesNothing -soak
 	$(MAKE) fuzz
