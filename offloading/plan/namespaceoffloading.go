@@ -229,8 +229,8 @@ func stateAt(
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
 		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted: "+
 			"have what is in its way removed there, or offload under another name: 'liqoctl unoffload namespace %s', "+
-			"then 'liqoctl offload namespace %[2]s --namespace-mapping-strategy SelectedName --remote-namespace-name …'",
-			remote, root.Namespace)
+			"then 'liqoctl offload namespace %[2]s --namespace-mapping-strategy SelectedName "+
+			"--remote-namespace-name …'", remote, root.Namespace)
 	case phase == "" && stalled != nil && strings.Contains(stalled.Message, remote):
 		return offloadingv1beta1.NamespaceCreationLoopBackOff, stalled.Message
 	}

@@ -123,6 +123,12 @@ type ResourceSliceSpec struct {
 	CSR []byte `json:"csr,omitempty"`
 }
 
+// UnmarshalJSON bounds the amounts, which the consumer writes: see api.DecodeBounded.
+func (s *ResourceSliceSpec) UnmarshalJSON(text []byte) error {
+	type plain ResourceSliceSpec
+	return api.DecodeBounded(text, (*plain)(s))
+}
+
 // ResourceSliceStatus is the answer; written by the provider.
 type ResourceSliceStatus struct {
 	// Conditions are the answers, Authentication and Resources, and the standard ones, which each side writes
@@ -153,6 +159,12 @@ type ResourceSliceStatus struct {
 	// AuthParams are the credentials of the slice.
 	// +optional
 	AuthParams *AuthParams `json:"authParams,omitempty"`
+}
+
+// UnmarshalJSON bounds the amounts, which the provider writes: see api.DecodeBounded.
+func (s *ResourceSliceStatus) UnmarshalJSON(text []byte) error {
+	type plain ResourceSliceStatus
+	return api.DecodeBounded(text, (*plain)(s))
 }
 
 // ResourceSlice asks a provider for resources; replicated from consumer to provider.

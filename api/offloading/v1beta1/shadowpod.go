@@ -6,6 +6,8 @@ package v1beta1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
 )
 
 // ShadowPodSpec is written by the consumer's virtual kubelet.
@@ -18,6 +20,12 @@ type ShadowPodSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +mapType=atomic
 	Pod corev1.PodSpec `json:"pod,omitzero"`
+}
+
+// UnmarshalJSON bounds the quantities of the pod: see api.DecodeBounded.
+func (s *ShadowPodSpec) UnmarshalJSON(text []byte) error {
+	type plain ShadowPodSpec
+	return api.DecodeBounded(text, (*plain)(s))
 }
 
 // ShadowPodStatus is written by the controller.
