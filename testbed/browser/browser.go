@@ -52,21 +52,25 @@ type Browser struct {
 	complaints []string
 }
 
-// Start starts Chromium, which ends with ctx or by Close. It fails if Chromium is not installed.
-func Start(ctx context.Context) (*Browser, error) {
+// Start starts Chromium, which ends with the caller's context or by Close. It fails if Chromium is not installed.
+func Start(callers context.Context) (*Browser, error) {
 	program, err := exec.LookPath("chromium")
 	if err != nil {
 		return nil, fmt.Errorf("find Chromium, which 'make deps' installs: %w", err)
 	}
-	ctx, _ = chromedp.NewContext(ctx, chromedp.WithAllocatorOptions(
+	// One that is killed leaves files behind, so the end of the caller's context closes it.
+	ctx, kill := chromedp.NewContext(context.WithoutCancel(callers), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.NoSandbox, // which root may not have
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")))
 	b := &Browser{ctx: ctx}
 	b.close = sync.OnceFunc(func() {
 		limited, stop := context.WithTimeout(ctx, patience)
 		defer stop()
-		_ = chromedp.Cancel(limited) // kills what does not end in time
+		if chromedp.Cancel(limited) != nil { // it has crashed, or does not end
+			kill()
+		}
 	})
+	context.AfterFunc(callers, b.close)
 	err = chromedp.Listen(ctx, b.listen)
 	if err == nil {
 		_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})

@@ -114,7 +114,8 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: Close ends all processes and removes the profile.
+// TestNothingIsLeft: Close ends all processes and removes all files, also of a browser that ended with its context, as
+// those of tests do.
 func TestNothingIsLeft(t *testing.T) {
 	left := func() (found []string) {
 		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -124,17 +125,28 @@ func TestNothingIsLeft(t *testing.T) {
 				found = append(found, string(line))
 			}
 		}
-		profiles, err := filepath.Glob(os.TempDir() + "/chromedp*")
+		entries, err := os.ReadDir(os.TempDir())
 		must(t, err)
-		return append(found, profiles...)
+		for _, e := range entries {
+			found = append(found, e.Name())
+		}
+		return found
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	b := start(t)
-	if len(left()) < 3 {
-		t.Error("found too few processes of Chromium: ", left())
-	}
-	b.Close()
-	if found := left(); len(found) > 0 {
-		t.Error(found)
+	for name, ended := range map[string]bool{"by Close": false, "with its context": true} {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		b, err := Start(ctx)
+		must(t, err)
+		if len(left()) < 3 {
+			t.Error("found too few processes of Chromium: ", left())
+		}
+		if ended {
+			stop()
+		}
+		b.Close()
+		stop()
+		if found := left(); len(found) > 0 {
+			t.Error(name, found)
+		}
 	}
 }
