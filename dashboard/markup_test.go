@@ -127,7 +127,7 @@ func TestAttackDashboardMarkup(t *testing.T) {
 			tried++
 		})
 	}
-	if tried < 300 || shown < 80 {
+	if tried < 900 || shown < 120 {
 		t.Errorf("tried only %d texts, of which %d are shown", tried, shown)
 	}
 }

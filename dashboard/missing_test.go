@@ -82,7 +82,8 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 		{"/workloads", []string{"ShadowPod"}, []string{"Pods of consumers: not known: may not list", "!For turin"}},
 		{"/workloads", []string{"Node"}, []string{"train-0", "0/3 nodes are available", "!more than node milan has"}},
 		{"/workloads", []string{"EndpointSlice"}, []string{"10.96.12.7</td><td>not known", "!none"}},
-		{"/workloads", []string{"Pod"}, []string{"Pods: not known: may not list", "pods not known"}},
+		{"/workloads", []string{"Pod"}, []string{"Pods: not known: may not list", "pods not known",
+			"report</th><td>Running</td>", "2, of which 1 not ready"}},
 		{"/workloads", []string{"NamespaceOffloading"}, []string{"namespaces not known", "!0 offloaded"}},
 	} {
 		t.Run(strings.Join(append(c.hidden, c.path), " "), func(t *testing.T) {

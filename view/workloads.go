@@ -170,8 +170,9 @@ func (s *Snapshot) consumers(providers map[string]string, source Source) []Consu
 	pods := map[string][]Pod{}
 	for i := range s.ShadowPods.Items {
 		shadow := &s.ShadowPods.Items[i]
-		row := Pod{Namespace: shadow.Namespace, Name: shadow.Name, Phase: string(shadow.Status.Phase),
-			Why: Problem(shadow)}
+		phase := shadow.Status.Phase
+		row := Pod{Namespace: shadow.Namespace, Name: shadow.Name, Phase: string(phase), Why: Problem(shadow),
+			Ready: phase == corev1.PodRunning || phase == corev1.PodSucceeded} // nothing else is known of it
 		if pod := made[shadow.Namespace+"/"+shadow.Name]; pod != nil {
 			row = s.pod(pod, providers, source)
 		}
