@@ -30,7 +30,8 @@ func newMetrics(registry prometheus.Registerer) (m *metrics, err error) {
 	}
 	m.waits, err = register(registry, &waits{workers: map[*worker]bool{}, oldest: prometheus.NewDesc(
 		"liqo_virtual_kubelet_reflection_oldest_seconds",
-		"How long the object waits that has waited longest to be reflected, retries included; 0 if none waits.",
+		"How long the object waits that has waited longest to be reflected, for retries or for the provider's caches; "+
+			"0 if none waits.",
 		[]string{"reflector_resource", "cluster_id", "node_name"}, nil)})
 	return m, err
 }
