@@ -150,6 +150,24 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// TestAlertsHaveARunbook: docs/monitoring.md has a section with commands for each.
+func TestAlertsHaveARunbook(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := strings.Split(string(page), "\n### ")
+	for _, r := range rules(t) {
+		name := r["alert"].(string)
+		if !slices.ContainsFunc(sections, func(s string) bool {
+			return strings.HasPrefix(s, name+"\n") && strings.Contains(s, "```console\n")
+		}) || !strings.Contains(sections[0], "[`"+name+"`](#"+strings.ToLower(name)+")") {
+			t.Errorf("alert %s has no section with commands, or no link to it", name)
+		}
+	}
+}
+
 // TestQueriesNameKnownMetrics: dashboards and alerts use metrics that docs/reference/metrics.md has, or those of
 // controller-runtime and Prometheus.
 func TestQueriesNameKnownMetrics(t *testing.T) {
