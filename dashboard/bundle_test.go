@@ -277,3 +277,35 @@ func each(tree any, do func(what string)) {
 		}
 	}
 }
+
+// FuzzArchive: pages of an archive with any content are drawn, and hold no script but their own.
+func FuzzArchive(f *testing.F) {
+	s, err := Demo()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for name, text := range objectsOf(f, s) {
+		f.Add(name, []byte(text))
+	}
+	f.Add("local/metrics/a/b.txt", []byte("liqo_peer_latency_us{<script>} 1"))
+	f.Add("local/rules/a/diff.txt", []byte("\r\n\xff\u202e</pre>"))
+	f.Fuzz(func(t *testing.T, name string, content []byte) {
+		if name == "index.json" || bundle.Path(strings.Split(name, "/")...) != name {
+			return // Read takes no such name
+		}
+		a := ofArchive(t, localOnly(), map[string]string{name: string(content)})
+		if text := drawn(t, a.Snapshot()); strings.Count(text, "<script") != strings.Count(text, "<head>") {
+			t.Error(text)
+		}
+		for _, path := range []string{bundlePath, addressOf(1, name)} {
+			name, title, data, ok := a.find(path)
+			if !ok {
+				continue
+			}
+			text, err := draw("page", &shown{Name: name, Title: title, Data: data, Path: path})
+			if err != nil || strings.Count(text, "<script") != 1 {
+				t.Errorf("%s: %v: %s", path, err, text)
+			}
+		}
+	})
+}
