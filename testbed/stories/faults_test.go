@@ -59,23 +59,12 @@ func mistakes() []mistake {
 				patch(&rome, "gatewayclients", "milan", `{"spec":{"endpoint":`+before+`}}`)(t)
 			}
 	}
-	// key gives a cluster a wrong key of its peer, and the right one back.
-	key := func(c *cluster) (there, back func(*testing.T)) {
-		var before string
-		set := func(t *testing.T, key string) {
-			patch(c, "publickeies", other(*c).name, `{"spec":{"publicKey":"`+key+`"}}`)(t)
-		}
-		return func(t *testing.T) {
-			before = c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "get", "publickeies", other(*c).name, "-o", "jsonpath={.spec.publicKey}")
-			set(t, newKey(t).public)
-		}, func(t *testing.T) { set(t, before) }
-	}
 	healed := fault("heal")
 	port, portBack := dial(`{"port":30999}`)
 	address, addressBack := dial(`{"addresses":["172.31.20.99"]}`)
 	name, nameBack := dial(`{"addresses":["nobody.test"]}`)
-	clientKey, clientKeyBack := key(&rome)
-	serverKey, serverKeyBack := key(&milan)
+	clientKey, clientKeyBack := wrongKey(&rome)
+	serverKey, serverKeyBack := wrongKey(&milan)
 	all := []mistake{
 		// The server knew where the client is, and goes on sending. The client hears it unless it was the
 		// first to miss an answer: then it dials anew, from another port.
@@ -117,6 +106,19 @@ func mistakes() []mistake {
 	)
 }
 
+// wrongKey gives a cluster a wrong key of its peer, and the right one back.
+func wrongKey(c *cluster) (there, back func(*testing.T)) {
+	var before string
+	set := func(t *testing.T, key string) {
+		c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "patch", "publickeies", other(*c).name, "--type=merge", "-p",
+			`{"spec":{"publicKey":"`+key+`"}}`)
+	}
+	return func(t *testing.T) {
+		before = c.kubectl(t, "-n", "liqo-tenant-"+other(*c).name, "get", "publickeies", other(*c).name, "-o", "jsonpath={.spec.publicKey}")
+		set(t, newKey(t).public)
+	}, func(t *testing.T) { set(t, before) }
+}
+
 // announce adds a pod CIDR to those milan tells rome, and takes it back.
 func announce(cidr string) (there, back func(*testing.T)) {
 	set := func(t *testing.T, list string) {
@@ -138,17 +140,18 @@ func nodesAreOpen(c cluster) func(*testing.T) {
 }
 
 // whyNotConnected makes mistakes one after the other. Each is named by both sides' Connections, or by the
-// object at fault, and by liqoctl, and when it is mended the tunnel is up again.
+// object at fault, by liqoctl and by the map of the dashboard, and when it is mended the tunnel is up again.
 func whyNotConnected(t *testing.T) {
 	restored := nodesAsBefore(t)
 	network(t, "connect", "--server-service-type", "NodePort", "--node-port", "30742")
+	s := newScreen(t)
 	for _, m := range sampled(t, 2, mistakes()) {
 		t.Run(m.name, func(t *testing.T) {
 			defer m.mend(t)
 			m.make(t)
 			for c, reason := range map[*cluster]string{&rome: m.client, &milan: m.server} {
 				if reason != "" {
-					m.named(t, *c, reason)
+					m.named(t, s, *c, reason)
 				}
 			}
 		})
@@ -158,10 +161,11 @@ func whyNotConnected(t *testing.T) {
 	restored()
 }
 
-// named waits until a cluster's object has the reason, and liqoctl prints what it says: of two reasons that
-// are right one may follow the other.
-func (m mistake) named(t *testing.T, c cluster, reason string) {
+// named waits until a cluster's object has the reason, and liqoctl and the map say what it says: of two
+// reasons that are right one may follow the other.
+func (m mistake) named(t *testing.T, s *screen, c cluster, reason string) {
 	t.Helper()
+	s.open(t, c)
 	condition := `{.items[0].status.conditions[?(@.type=="` + m.condition + `")]`
 	eventually(t, c.name+" says "+reason+", and liqoctl why", func() (string, bool) {
 		got, err := c.ask("get", cmp.Or(m.kind, "connections"), "-A", "-o", "jsonpath="+condition+`.reason} `+condition+`.message}`)
@@ -170,6 +174,7 @@ func (m mistake) named(t *testing.T, c cluster, reason string) {
 			return got, false
 		}
 		out, _ := c.must(t, "info", "peer", other(c).name)
-		return got + "\n" + out, message != "" && strings.Contains(out, message)
+		red := s.red()
+		return got + "\n" + out + red, message != "" && strings.Contains(out, message) && strings.Contains(red, message)
 	})
 }

@@ -61,6 +61,7 @@ func TestConnecting(t *testing.T) {
 		{"connect over TCP where UDP is blocked", connectOverTCP},
 		{"connect behind NAT by a name that moves", connectBehindNAT},
 		{"what keeps clusters apart is named", whyNotConnected},
+		{"causes are seen on the dashboard", causesAreSeen},
 		{"the server can be at the consumer and move", serverAtConsumer},
 		{"peer in band and both ways", peerInBand},
 		{"peer by hand", peerByHand},
