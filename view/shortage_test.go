@@ -66,20 +66,3 @@ func TestShortageOfWhatIsGranted(t *testing.T) {
 		})
 	}
 }
-
-// TestProblemsAreThereOnce: of a ForeignCluster's alert and that of the object it sums up, the
-// object's is shown. Alerts without a colon are no repetitions of each other.
-func TestProblemsAreThereOnce(t *testing.T) {
-	t.Parallel()
-	p := &Peer{}
-	p.Network.Alerts = []string{"NetworkConnectionStatus: the tunnel lost the peer (Error)",
-		"NetworkGatewayPresence: there is no gateway (NotReady)", "connection t/gw-milan: no answer"}
-	p.Authentication.Alerts = []string{"APIServerStatus: it does not answer (Error)"}
-	p.Offloading.Alerts = []string{"node milan does not exist", "deployment t/vk-milan is not ready"}
-	want := []string{"NetworkGatewayPresence: there is no gateway (NotReady)", "connection t/gw-milan: no answer",
-		"APIServerStatus: it does not answer (Error)", "node milan does not exist",
-		"deployment t/vk-milan is not ready"}
-	if got := p.Problems(); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

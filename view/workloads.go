@@ -258,16 +258,18 @@ func (w *Workloads) Causes() []string {
 	return all[:min(len(all), MostCauses)]
 }
 
-// offloadingProblems returns what is wrong with an offloaded namespace, by provider where that is known.
+// offloadingProblems returns what is wrong with an offloaded namespace, and at providers that this does not quote.
 func offloadingProblems(o *offv1beta1.NamespaceOffloading) []string {
 	var out []string
-	if problem := Problem(o); problem != "" {
+	problem := Problem(o)
+	if problem != "" {
 		out = append(out, problem)
 	}
 	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
 		for _, c := range o.Status.RemoteNamespacesConditions[id] {
-			if c.Type == offv1beta1.NamespaceReady && c.Status != corev1.ConditionTrue {
-				out = append(out, id+": "+cmp.Or(c.Message, c.Reason))
+			bad := c.Type == offv1beta1.NamespaceReady && c.Status != corev1.ConditionTrue
+			if said := cmp.Or(c.Message, c.Reason); bad && !strings.Contains(problem, said) {
+				out = append(out, id+": "+said)
 			}
 		}
 	}
