@@ -17,7 +17,7 @@ import (
 func (e *env) approveCommand() *cobra.Command {
 	cmd := group("approve", "Approve what a peer announced after the peering was agreed")
 	e.addNoun(cmd, "ranges", nil, subcommand{
-		"CLUSTER_ID", "See the later address ranges of a peer as they are, not remapped", approveRanges})
+		"CLUSTER_ID", "See the later address ranges of a peer as they are, not remapped", "milan", approveRanges})
 	return cmd
 }
 
@@ -26,6 +26,7 @@ func (e *env) approveCommand() *cobra.Command {
 func approveRanges(o *single) work {
 	o.Flags().Lookup("namespace").Usage = "Namespace of the Configuration (default: looked for in all)"
 	o.completes(activeIDs())
+	o.outputFlag("Print the Configuration afterwards", "", "json", "yaml", "name")
 	return func(s *script, c *cluster) error {
 		peer, list := o.name, &netv1beta1.ConfigurationList{}
 		if err := c.listOf(s.ctx, c.tenant, peer, list); err != nil {
@@ -52,6 +53,6 @@ func approveRanges(o *single) work {
 			return err
 		}
 		s.info(noCluster, "Ranges of cluster %q approved", peer)
-		return nil
+		return s.env.printStored(o.output, found)
 	}
 }

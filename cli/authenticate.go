@@ -40,7 +40,9 @@ func (o authOptions) removesProxy() bool {
 func (e *env) authenticateCommand() *cobra.Command {
 	var o authOptions
 	cmd := &cobra.Command{Use: "authenticate", Aliases: []string{"auth"},
-		Short: "Let the local cluster use the remote one's API", Args: cobra.NoArgs}
+		Short: "Let the local cluster use the remote one's API",
+		Example: "  liqoctl authenticate --remote-kubeconfig milan.yaml\n" +
+			"  liqoctl authenticate --remote-kubeconfig milan.yaml --in-band"}
 	p := addPairFlags(cmd, 2*time.Minute)
 	addAuthFlags(cmd, &o)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -40,6 +40,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ gone milan FILE      waits until the objects in FILE are gone
 //	$ spec rome FILE       prints the spec of the object in FILE
 //	$ left rome            prints the objects of peerings in a cluster
+//	$ unchanged rome       fails if an object of a cluster has changed since the last such line
 //	$ keys rome milan      creates the key pair of a cluster for a peer
 //	$ roles milan          applies the chart's roles for other clusters and peering users
 //	$ liqo milan           starts Liqo's controllers of identities
@@ -57,6 +58,8 @@ type session struct {
 	clusters map[string]*apitest.Server
 	// hanging holds the addresses at which clusters never answer, by name.
 	hanging map[string]string
+	// versions holds the UIDs and versions of the objects of a cluster, at the last "unchanged".
+	versions map[string]map[string]string
 	// once holds the reaction to the output of the next command.
 	once reaction
 }
@@ -121,6 +124,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			out.WriteString(s.spec(t, words[1], s.file(t, archive, words[2])))
 		case "left":
 			out.WriteString(s.left(t, words[1]))
+		case "unchanged":
+			s.unchanged(t, words[1])
 		case "keys":
 			s.keys(t, words[1], words[2])
 		case "roles":
@@ -179,8 +184,12 @@ func (s *session) hide(text string) string {
 	for name, address := range s.hanging {
 		text = strings.ReplaceAll(text, address, name+"-hanging")
 	}
+	text = waits.ReplaceAllString(text, "")
 	return times.ReplaceAllString(random.ReplaceAllString(text, "<random>"), "<time>")
 }
+
+// waits matches the lines about what takes long, on a slow machine more than on a fast one.
+var waits = regexp.MustCompile(`(?m)^ WAIT   .*\n`)
 
 // times matches the durations that -v prints.
 var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)

@@ -62,12 +62,18 @@ func (s side) clusterPrefix() string {
 // all there. An object that is being deleted is created again after it is gone. apply uses get,
 // create and update only, since a peering user has no other rights.
 func (c *cluster) apply(ctx context.Context, desired client.Object) error {
+	_, err := c.applied(ctx, desired)
+	return err
+}
+
+// applied is apply that returns the object as the cluster has it afterwards.
+func (c *cluster) applied(ctx context.Context, desired client.Object) (now *unstructured.Unstructured, err error) {
 	want, err := c.env.manifest(desired)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	changed := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(retry.DefaultRetry, changed, func() error {
+	err = retry.OnError(retry.DefaultRetry, changed, func() error {
 		have := &unstructured.Unstructured{}
 		have.SetGroupVersionKind(want.GroupVersionKind())
 		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
@@ -80,28 +86,39 @@ func (c *cluster) apply(ctx context.Context, desired client.Object) error {
 			}
 		}
 		if err != nil || have.GetDeletionTimestamp() != nil {
-			return c.describe("create", want, c.Create(ctx, want.DeepCopy()))
+			now = want.DeepCopy()
+			return c.describe("create", want, c.Create(ctx, now))
 		}
-		merged := have.DeepCopy()
-		merge(merged.Object, want.Object)
-		if equality.Semantic.DeepEqual(have.Object, merged.Object) {
+		now = have.DeepCopy()
+		merge(now.Object, want.Object)
+		if equality.Semantic.DeepEqual(have.Object, now.Object) {
 			return nil
 		}
-		return c.describe("update", want, c.Update(ctx, merged))
+		return c.describe("update", want, c.Update(ctx, now))
 	})
+	return now, err
 }
 
 // manifest returns the object as it is sent and printed: with its kind and the user's labels,
 // without an empty status.
 func (e *env) manifest(object client.Object) (*unstructured.Unstructured, error) {
-	out := &unstructured.Unstructured{}
-	if err := e.scheme.Convert(object.DeepCopyObject(), out, nil); err != nil {
-		return nil, fmt.Errorf("encode %T: %w", object, err)
+	out, err := e.untyped(object)
+	if err != nil {
+		return nil, err
 	}
 	unstructured.RemoveNestedField(out.Object, "status")
 	unstructured.RemoveNestedField(out.Object, "metadata", "creationTimestamp")
 	out.SetLabels(withDefaults(out.GetLabels(), e.labels))
 	out.SetAnnotations(withDefaults(out.GetAnnotations(), e.annotations))
+	return out, nil
+}
+
+// untyped returns a copy of an object with its kind.
+func (e *env) untyped(object client.Object) (*unstructured.Unstructured, error) {
+	out := &unstructured.Unstructured{}
+	if err := e.scheme.Convert(object.DeepCopyObject(), out, nil); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", object, err)
+	}
 	return out, nil
 }
 

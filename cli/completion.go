@@ -5,21 +5,16 @@ package cli
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
-	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
-	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 )
 
 // completeTimeout bounds one completion.
@@ -109,63 +104,6 @@ func offloadable() names {
 		}
 		return o.GetName()
 	})
-}
-
-// contextual completes with entries of the kubeconfig.
-func contextual(pick func(clientcmdapi.Config) []string) names {
-	return func(_ context.Context, e *env) []string {
-		config, err := e.local.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			return nil
-		}
-		return pick(config)
-	}
-}
-
-func keys[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }
-
-// flagNames returns the completions of flags by the name of the flag.
-func flagNames() map[string]names {
-	return map[string]names{
-		"remote-cluster-id":   knownIDs(),
-		"consumer-cluster-id": knownIDs(),
-		"namespace":           namespaceNames(),
-		"liqo-namespace":      namespaceNames(),
-		"only-namespaces":     namespaceNames(),
-		"context":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Contexts) }),
-		"cluster":             contextual(func(c clientcmdapi.Config) []string { return keys(c.Clusters) }),
-		"user":                contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) }),
-		"output":              func(context.Context, *env) []string { return []string{"json", "yaml"} },
-		"resource-slice-name": objects(&authv1beta1.ResourceSliceList{}, byName,
-			client.HasLabels{api.LabelReplication}),
-		"target-node": objects(&corev1.NodeList{}, byName),
-		"gateway-name": anyOf(
-			objects(&netv1beta1.GatewayServerList{}, byName),
-			objects(&netv1beta1.GatewayClientList{}, byName)),
-	}
-}
-
-// completeFlags completes the values of all flags below a command that take a name or one of a few
-// words.
-func (e *env) completeFlags(cmd *cobra.Command) {
-	known := flagNames()
-	add := func(f *pflag.Flag) {
-		from, ok := known[f.Name]
-		if words, is := f.Value.(interface{ words() []string }); is {
-			from, ok = func(context.Context, *env) []string { return words.words() }, true
-		}
-		if !ok {
-			return
-		}
-		if err := cmd.RegisterFlagCompletionFunc(f.Name, e.completion(from)); err != nil {
-			panic(err) // completed twice: a programming error
-		}
-	}
-	cmd.Flags().VisitAll(add)
-	cmd.PersistentFlags().VisitAll(add)
-	for _, sub := range cmd.Commands() {
-		e.completeFlags(sub)
-	}
 }
 
 // namesOf completes with the objects of a kind.

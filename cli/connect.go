@@ -107,6 +107,7 @@ func (e *env) scriptOf(cmd *cobra.Command) (*script, func()) {
 	if err != nil {
 		panic(err) // a verb without addTimeoutFlag: a programming error
 	}
+	e.suffix = e.dryRun.suffix()
 	return e.newScript(cmd.Context(), timeout)
 }
 
@@ -160,7 +161,6 @@ func (e *env) connect(
 	e.busy(noCluster, func() string { return "Contacting the clusters" })
 	err = inParallel(func() error { return localCluster.identify(ctx, liqo) },
 		func() error { return remoteCluster.identify(ctx, remoteLiqo) })
-	e.clearBusy()
 	if err != nil {
 		return localCluster, remoteCluster, err
 	}
@@ -213,8 +213,10 @@ func (e *env) localCluster(ctx context.Context, cmd *cobra.Command) (*cluster, e
 	return c, c.identify(ctx, liqoFlag(cmd))
 }
 
-// onlyCluster makes a client for the only cluster of a verb, without a request.
+// onlyCluster makes a client for the only cluster of a verb, without a request. It shows that the
+// cluster is contacted, which the verb does next.
 func (e *env) onlyCluster(cmd *cobra.Command) (*cluster, error) {
+	e.busy(noCluster, func() string { return "Contacting the cluster" })
 	return e.cluster(e.local, noCluster, liqoFlag(cmd).Value.String())
 }
 
@@ -233,8 +235,8 @@ func (e *env) cluster(flags access, at side, namespace string) (*cluster, error)
 	if err != nil {
 		return nil, kubeconfigError(err, flags, at)
 	}
-	return &cluster{WithWatch: c, side: at, config: config, namespace: namespace, current: current, flags: flags.quoted,
-		env: e}, nil
+	return &cluster{WithWatch: e.dryRun.rehearse(c), side: at, config: config, namespace: namespace, current: current,
+		flags: flags.quoted, env: e}, nil
 }
 
 // standardInput is the path of a kubeconfig that is read from standard input.

@@ -59,10 +59,10 @@ func (e *env) cordonCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, t := range changes {
 		cmd := group(t.verb, t.short)
-		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, t.changeTenant})
+		e.addNoun(cmd, "tenant", []string{"tenants"}, subcommand{"NAME", t.short, "rome", t.changeTenant})
 		if t.shortSlice != "" {
 			e.addNoun(cmd, "resourceslice", []string{"rs", "resourceslices"},
-				subcommand{"NAME", t.shortSlice, t.changeSlice})
+				subcommand{"NAME", t.shortSlice, "big --remote-cluster-id rome", t.changeSlice})
 		}
 		commands = append(commands, cmd)
 	}
@@ -130,12 +130,14 @@ func (s *script) applyTenantChange(c *cluster, tenant *authv1beta1.Tenant, t ten
 	if err := c.describe("update", tenant, c.Patch(s.ctx, tenant, client.MergeFrom(before))); err != nil {
 		return err
 	}
-	s.busy(noCluster, fmt.Sprintf("Waiting until tenant %s is %s", tenant.Name, t.done))
-	if err := c.awaitTenantState(s.ctx, tenant); err != nil {
-		return err
+	if !s.env.dry() {
+		s.busy(noCluster, fmt.Sprintf("Waiting until tenant %s is %s", tenant.Name, t.done))
+		if err := c.awaitTenantState(s.ctx, tenant); err != nil {
+			return err
+		}
 	}
 	s.info(noCluster, "Tenant %q %s", tenant.Name, t.done)
-	if t.to == authv1beta1.TenantDrained {
+	if t.to == authv1beta1.TenantDrained && !s.env.dry() {
 		return s.warnOfLeftovers(c, tenant)
 	}
 	return nil
@@ -265,9 +267,11 @@ func (t tenantChange) changeSlice(o *single) work {
 		if err := c.annotate(s.ctx, slice, api.AnnotationCordon, mark); err != nil {
 			return err
 		}
-		s.busy(noCluster, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
-		if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
-			return err
+		if !s.env.dry() {
+			s.busy(noCluster, fmt.Sprintf("Waiting until resourceslice %s is %s", slice.Name, t.done))
+			if err := c.awaitQuotas(s.ctx, slice.Namespace); err != nil {
+				return err
+			}
 		}
 		s.info(noCluster, "ResourceSlice %q %s", slice.Name, t.done)
 		return nil

@@ -31,15 +31,16 @@ type creation struct {
 
 // create applies an object, or prints it with -o.
 func (o *single) create(s *script, c *cluster, object client.Object, then creation) error {
-	if o.output != "" {
+	if o.printsOnly() {
 		return o.print(object)
 	}
-	if err := c.apply(s.ctx, object); err != nil {
+	applied, err := c.applied(s.ctx, object)
+	if err != nil {
 		return err
 	}
 	s.info(noCluster, "%s", then.done)
-	if !then.wait {
-		return nil
+	if err := s.env.printStored(o.output, applied); err != nil || !then.wait || s.env.dry() {
+		return err
 	}
 	return s.run(step{doing: "Waiting until it is ready", done: then.readyLine, do: then.ready})
 }
@@ -137,26 +138,28 @@ func createPublicKey(o *single) work {
 func createNonce(o *single) work {
 	o.ownTenant = true
 	o.needPeer("Cluster ID of the consumer")
-	o.outputFlag("", usageOutput)
+	o.manifestFlag()
 	o.before = func() (bool, error) {
-		if o.output == "" {
+		if !o.printsOnly() {
 			return false, nil
 		}
 		namespace := cmp.Or(o.namespace, api.TenantNamespace(o.peer))
 		return true, o.print(tenantNamespace(namespace, o.peer), nonce(namespace, o.peer))
 	}
-	return func(s *script, c *cluster) error { return s.newNonce(c, o.peer) }
+	return func(s *script, c *cluster) error {
+		if err := c.ensureTenant(s.ctx, o.peer); err != nil {
+			return err
+		}
+		err := o.create(s, c, nonce(c.tenant, o.peer), creation{done: "Nonce created"})
+		if err != nil || s.env.dry() {
+			return err
+		}
+		return s.printNonce(c)
+	}
 }
 
-// newNonce creates the nonce and prints it.
-func (s *script) newNonce(c *cluster, peer string) error {
-	if err := c.ensureTenant(s.ctx, peer); err != nil {
-		return err
-	}
-	if err := c.apply(s.ctx, nonce(c.tenant, peer)); err != nil {
-		return err
-	}
-	s.info(noCluster, "Nonce created")
+// printNonce waits until the nonce is generated, and prints it.
+func (s *script) printNonce(c *cluster) error {
 	s.busy(noCluster, "Waiting for nonce to be generated")
 	challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
 	if err != nil {
@@ -170,13 +173,14 @@ func (s *script) newNonce(c *cluster, peer string) error {
 // deleteNonce deletes the nonce, so that nobody can sign it any more.
 func deleteNonce(o *single) work {
 	o.needPeer("Cluster ID of the consumer")
+	o.deletedFlag()
 	return func(s *script, c *cluster) error {
 		object := nonce(c.tenant, o.peer)
 		if found, err := c.remove(s.ctx, object); err != nil || !found {
 			return cmp.Or(err, fmt.Errorf("%s not found", c.nameOf(object)))
 		}
 		s.info(noCluster, "Nonce deleted")
-		return nil
+		return s.env.printStored(o.output, object)
 	}
 }
 
@@ -186,7 +190,7 @@ func createResourceSlice(o *single) work {
 	var noNode bool
 	var wanted sliceOptions
 	o.needPeer("Cluster ID of the provider")
-	o.outputFlag("", usageOutput)
+	o.manifestFlag()
 	addQuantityFlags(o.Flags(), &q, quantities{})
 	o.Flags().StringVar(&wanted.class, "class", api.DefaultResourceSliceClass, "Class of the resources")
 	o.Flags().BoolVar(&noNode, "no-virtual-node", false, "Make no virtual node from the resources")
@@ -197,11 +201,17 @@ func createResourceSlice(o *single) work {
 	return func(s *script, c *cluster) error {
 		wanted.name, wanted.virtualNode = o.name, !noNode
 		wanted.keepsClass, wanted.keepsNode = !o.Flags().Changed("class"), !o.Flags().Changed("no-virtual-node")
-		if o.output != "" {
+		if o.printsOnly() {
 			return o.print(resourceSlice(c.tenant, o.peer, wanted))
 		}
 		w := &sliceRequest{script: s, consumer: c, provider: o.peer, sliceOptions: wanted}
-		return s.run(w.steps()...)
+		if err := w.prepare(s.ctx); err != nil {
+			return err
+		}
+		if err := o.create(s, c, w.object, creation{done: "ResourceSlice created"}); err != nil || s.env.dry() {
+			return err
+		}
+		return s.run(w.answers()...)
 	}
 }
 
@@ -211,7 +221,7 @@ func createVirtualNode(o *single) work {
 	var q quantities
 	var sliceName, options string
 	o.needPeer("Cluster ID of the provider")
-	o.outputFlag("", usageOutput)
+	o.manifestFlag()
 	v.addFlags(o.Flags())
 	addQuantityFlags(o.Flags(), &q, quantities{cpu: "2", memory: "4Gi", pods: "110"})
 	o.Flags().StringVar(&sliceName, "resource-slice-name", "", "Slice to take resources and credentials from")
@@ -232,7 +242,7 @@ func createVirtualNode(o *single) work {
 			}
 		}
 		object := virtualNode(c.tenant, o.peer, v)
-		if o.output == "" {
+		if !o.printsOnly() {
 			if err := s.confirmNodeChange(c, object); err != nil {
 				return err
 			}

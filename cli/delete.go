@@ -21,6 +21,7 @@ import (
 func deleteObject(kind client.Object, title string) func(*single) work {
 	return func(o *single) work {
 		o.completes(o.env.namesOf(kind))
+		o.deletedFlag()
 		o.Flags().Var((*clusterID)(&o.peer), "remote-cluster-id", "Cluster ID of the peer")
 		return func(s *script, c *cluster) error {
 			object := kind.DeepCopyObject().(client.Object)
@@ -47,11 +48,13 @@ func deleteObject(kind client.Object, title string) func(*single) work {
 				return fmt.Errorf("%s not found", c.nameOf(object))
 			}
 			s.busy(noCluster, "Deleting "+o.Name())
-			if err := c.awaitGone(s.ctx, object); err != nil {
-				return err
+			if !s.env.dry() {
+				if err := c.awaitGone(s.ctx, object); err != nil {
+					return err
+				}
 			}
 			s.info(noCluster, "%s deleted", title)
-			return nil
+			return s.env.printStored(o.output, object)
 		}
 	}
 }

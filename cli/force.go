@@ -23,7 +23,8 @@ import (
 func (e *env) forceCommand() *cobra.Command {
 	force := group("force", "Do without the other side what needs both")
 	unpeer := &cobra.Command{Use: "unpeer <cluster-id>", Short: "End the peering with a cluster that is gone for good",
-		Args: cobra.ExactArgs(1),
+		Example: "  liqoctl force unpeer milan",
+		Args:    oneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := e.confirm("force unpeer might leave the remote cluster in an inconsistent state and it",
 				": "); err != nil {
@@ -34,6 +35,7 @@ func (e *env) forceCommand() *cobra.Command {
 	unpeer.ValidArgsFunction = firstOnly(e.completion(peerIDs()))
 	addLiqoFlag(unpeer.Flags(), "namespace", "n", "")
 	addTimeoutFlag(unpeer.Flags(), 2*time.Minute)
+	e.addDryRunFlag(unpeer.Flags())
 	force.AddCommand(unpeer)
 	return force
 }
@@ -62,13 +64,15 @@ func (s *script) forceUnpeer(c *cluster, id string) (err error) {
 	if err := s.removeObjects(c, id); err != nil {
 		return err
 	}
-	if err := s.removeNamespace(c, true); err != nil {
+	if err := s.removeNamespace(c, !s.env.dry()); err != nil {
 		return c.withLeftoversOf(err, id)
 	}
-	s.busy(noCluster, "Waiting until nothing is left")
-	node := client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: id}
-	if err := c.awaitNone(s.ctx, &corev1.NodeList{}, node); err != nil {
-		return c.withLeftoversOf(err, id)
+	if !s.env.dry() {
+		s.busy(noCluster, "Waiting until nothing is left")
+		node := client.MatchingLabels{api.LabelType: api.TypeVirtualNode, api.LabelRemoteClusterID: id}
+		if err := c.awaitNone(s.ctx, &corev1.NodeList{}, node); err != nil {
+			return c.withLeftoversOf(err, id)
+		}
 	}
 	s.warn(noCluster, "The remote cluster keeps its side of the peering; "+
 		"if it comes back, run '%s force unpeer %s' there", s.env.name, c.id)
@@ -105,6 +109,9 @@ func (s *script) removeObjects(c *cluster, peer string) error {
 		if _, err := c.remove(s.ctx, object); err != nil {
 			return err
 		}
+		if s.env.dry() {
+			continue
+		}
 		s.busy(noCluster, "Deleting "+c.nameOf(object))
 		if object.GetNamespace() == c.tenant {
 			_ = c.awaitGone(soon, object) // if it fails, the wait for the namespace reports the object
@@ -112,7 +119,7 @@ func (s *script) removeObjects(c *cluster, peer string) error {
 			return c.withLeftoversOf(err, peer)
 		}
 	}
-	if c.tenant != "" {
+	if c.tenant != "" && !s.env.dry() {
 		soon, cancel = context.WithTimeout(s.ctx, objectsTimeout)
 		defer cancel()
 		_ = c.awaitNone(soon, &corev1.PodList{}, client.InNamespace(c.tenant))

@@ -20,7 +20,7 @@ import (
 )
 
 func generateConfiguration(o *single) work {
-	o.outputFlag("yaml", usageFormat)
+	o.outputFlag("Format", "yaml", "json", "name")
 	return func(s *script, c *cluster) error {
 		s.busy(noCluster, "Retrieving network configuration")
 		own, err := c.readRanges(s.ctx)
@@ -31,7 +31,6 @@ func generateConfiguration(o *single) work {
 		if namespace == metav1.NamespaceDefault {
 			namespace = ""
 		}
-		s.clearBusy()
 		return o.print(configuration(namespace, c.id, c.id, own))
 	}
 }
@@ -40,7 +39,7 @@ func generatePublicKey(o *single) work {
 	var kind, gateway string
 	o.Flags().Var(choice(&kind, "", "server", "client"), "gateway-type", "Which end of the tunnel this cluster runs")
 	o.Flags().StringVar(&gateway, "gateway-name", "", "Name of the gateway")
-	o.outputFlag("yaml", usageFormat)
+	o.outputFlag("Format", "yaml", "json", "name")
 	require(o.Command, "gateway-type", "gateway-name")
 	return func(s *script, c *cluster) error {
 		s.busy(noCluster, "Waiting for the keys of the gateway")
@@ -48,7 +47,6 @@ func generatePublicKey(o *single) work {
 		if err != nil {
 			return err
 		}
-		s.clearBusy()
 		return o.print(publicKey("", c.id, c.id, key))
 	}
 }
@@ -103,7 +101,7 @@ func generateTenant(o *single) work {
 	var remoteNamespace, challenge, proxyURL string
 	var noHandshake bool
 	o.needPeer("Cluster ID of the provider")
-	o.outputFlag("yaml", usageFormat)
+	o.outputFlag("Format", "yaml", "json", "name")
 	flags := o.Flags()
 	flags.StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the provider")
 	flags.StringVar(&challenge, "nonce", "", "The nonce to sign (default: the one already stored)")
@@ -147,7 +145,6 @@ func (s *script) signature(c *cluster, provider, challenge string) ([]byte, erro
 		}
 	}
 	s.busy(noCluster, "Waiting for nonce to be signed")
-	defer s.clearBusy()
 	return c.awaitField(s.ctx, c.tenant, api.SignedNonceSecret, api.SignedNonceField)
 }
 
@@ -170,7 +167,7 @@ func (c *cluster) requireStoredNonce(ctx context.Context, provider string) (err 
 func generateIdentity(o *single) work {
 	var remoteNamespace string
 	o.needPeer("Cluster ID of the consumer")
-	o.outputFlag("yaml", usageFormat)
+	o.outputFlag("Format", "yaml", "json", "name")
 	o.Flags().StringVar(&remoteNamespace, "remote-tenant-namespace", "", "Tenant namespace at the consumer")
 	return func(s *script, c *cluster) error {
 		tenants := &authv1beta1.TenantList{}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	"github.com/liqo-go/liqo/view"
 )
@@ -20,13 +21,32 @@ import (
 // infoFlags holds the flags common to info and info peer.
 type infoFlags struct{ output, get string }
 
+// isData reports that everything is printed for programs.
+func (f *infoFlags) isData() bool { return f.output == "json" || f.output == "yaml" }
+
+// validate refuses formats in which a part of the data cannot be printed.
+func (f *infoFlags) validate() error {
+	if f.get != "" && f.output != "" && !f.isData() {
+		return fmt.Errorf("--get prints json or yaml, not %s", f.output)
+	}
+	return nil
+}
+
+// peerName returns the name of a peer as a line, as kubectl has it.
+func peerName(id string) string {
+	return "foreigncluster." + corev1beta1.GroupVersion.Group + "/" + api.Printable(id) + "\n"
+}
+
 func (e *env) infoCommand() *cobra.Command {
 	f := &infoFlags{}
-	cmd := &cobra.Command{Use: "info", Short: "Show the installation and its peerings", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd, f) }}
+	cmd := &cobra.Command{Use: "info", Short: "Show the installation and its peerings",
+		Example: "  liqoctl info\n  liqoctl info -o wide\n  liqoctl info --get clusterid",
+		PreRunE: func(*cobra.Command, []string) error { return f.validate() },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return e.showInfo(cmd, f) }}
 	flags := cmd.PersistentFlags()
 	addLiqoFlag(flags, "namespace", "n", "")
-	flags.StringVarP(&f.output, "output", "o", "", "Print all as json or yaml")
+	flags.VarP(choice(&f.output, "", "json", "yaml", "name", "wide"), "output", "o",
+		"Print all as data, only the names of the peers, or the boxes with more in them")
 	flags.StringVarP(&f.get, "get", "g", "", "Print one field, e.g. local.clusterID")
 	cmd.AddCommand(e.infoPeerCommand(f))
 	return cmd
@@ -51,10 +71,16 @@ func (e *env) showInfo(cmd *cobra.Command, f *infoFlags) error {
 	if strings.EqualFold(query, "clusterid") {
 		query = "local.clusterid"
 	}
-	if f.output != "" || query != "" {
+	switch {
+	case f.output == "name" && query == "":
+		for _, p := range have.Peerings.Peers {
+			fmt.Fprint(e.Out, peerName(p.ClusterID))
+		}
+		return nil
+	case f.isData() || query != "":
 		return e.printQuery(have, query, f.output)
 	}
-	for _, b := range installationBoxes(have, e.verbose) {
+	for _, b := range installationBoxes(have, e.verbose || f.output == "wide") {
 		fmt.Fprint(e.Out, b)
 	}
 	return nil

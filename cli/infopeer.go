@@ -23,6 +23,9 @@ import (
 
 func (e *env) infoPeerCommand(f *infoFlags) *cobra.Command {
 	return &cobra.Command{Use: "peer [cluster-id…]", Short: "Show the peerings with some or all clusters",
+		Example: "  liqoctl info peer\n  liqoctl info peer milan -o yaml\n" +
+			"  liqoctl info peer milan --get network.gateway",
+		PreRunE:           func(*cobra.Command, []string) error { return f.validate() },
 		ValidArgsFunction: e.completion(activeIDs()),
 		RunE:              func(cmd *cobra.Command, ids []string) error { return e.infoPeers(cmd, ids, f) }}
 }
@@ -55,10 +58,14 @@ func (e *env) infoPeers(cmd *cobra.Command, ids []string, f *infoFlags) error {
 	switch {
 	case f.get != "" && len(ids) == 1:
 		return e.printQuery(infos[ids[0]], f.get, f.output)
-	case f.get != "" || f.output != "":
+	case f.get != "" || f.isData():
 		return e.printQuery(infos, f.get, f.output)
 	}
 	for _, id := range slices.Sorted(maps.Keys(infos)) {
+		if f.output == "name" {
+			fmt.Fprint(e.Out, peerName(id))
+			continue
+		}
 		for _, b := range peerBoxes(infos[id]) {
 			fmt.Fprint(e.Out, b)
 		}

@@ -41,7 +41,7 @@ type installOptions struct {
 	values         values.Options
 	onlyValues     bool
 	dumpPath       string
-	dryRun         bool
+	dryRun         dryRun
 	reserved, pods cidrs
 	services       cidr
 	apiServerURL   string
@@ -60,10 +60,10 @@ var providers = [...]struct{ name, cluster string }{
 
 func (e *env) installCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "install", Aliases: []string{"upgrade"},
-		Short: "Install Liqo in the cluster, or upgrade it", Args: cobra.NoArgs}
+		Short: "Install Liqo in the cluster, or upgrade it"}
 	e.installFor("", cmd)
 	for _, p := range providers {
-		sub := &cobra.Command{Use: p.name, Short: "Install Liqo in " + p.cluster, Args: cobra.NoArgs}
+		sub := &cobra.Command{Use: p.name, Short: "Install Liqo in " + p.cluster}
 		e.installFor(p.name, sub)
 		cmd.AddCommand(sub)
 	}
@@ -74,6 +74,7 @@ func (e *env) installCommand() *cobra.Command {
 // for any cluster.
 func (e *env) installFor(provider string, cmd *cobra.Command) {
 	o := &installOptions{provider: provider}
+	cmd.Example = examplesOf(provider)
 	o.addFlags(cmd.Flags())
 	o.addCloudFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -86,6 +87,25 @@ func (e *env) installFor(provider string, cmd *cobra.Command) {
 		}
 		return e.onCluster(cmd, func(s *script, c *cluster) error { return s.install(c, chart, o) })
 	}
+}
+
+// examplesOf returns calls of install for a provider.
+func examplesOf(provider string) string {
+	call, needs := "  liqoctl install", " --cluster-id rome"
+	switch provider {
+	case "", "generic":
+		needs += " --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/12"
+	case "aks":
+		needs += " --resource-group-name group --resource-name cluster"
+	case "eks":
+		needs += " --eks-cluster-name cluster --eks-cluster-region eu-west-1"
+	case "gke": // where the flag names Google's cluster
+		needs = " --cluster-id cluster --project-id project --zone europe-west1-b --credentials-path key.json"
+	}
+	if provider != "" {
+		call += " " + provider
+	}
+	return call + needs + "\n" + call + needs + " --dry-run=client --set networking.gatewayTemplates.replicas=2"
 }
 
 func (o *installOptions) addFlags(flags *pflag.FlagSet) {
@@ -104,7 +124,7 @@ func (o *installOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "Files or URLs with chart values")
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the chart values and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "Where --only-output-values writes")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "Do everything but install")
+	addInstallDryRunFlag(flags, &o.dryRun)
 	addTimeoutFlag(flags, 10*time.Minute)
 	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
 	if hasCIDRFlags(o.provider) {
@@ -155,7 +175,7 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 	switch {
 	case o.onlyValues:
 		return s.dumpValues(o.dumpPath, vals)
-	case o.dryRun:
+	case o.dryRun == dryRunClient:
 		if s.verbose {
 			fmt.Fprint(s.env.Out, manifest)
 		}

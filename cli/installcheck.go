@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -167,37 +166,6 @@ func schemaKeys(schema []byte) []string {
 	}
 	walk("", root)
 	return slices.Sorted(maps.Keys(keys))
-}
-
-// nearest returns the word with the smallest edit distance from text; of several, the first. Without
-// words it is empty.
-func nearest(text string, words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	return slices.MinFunc(words, func(a, b string) int {
-		return cmp.Compare(editDistance(text, a), editDistance(text, b))
-	})
-}
-
-// editDistance returns how many letters must be inserted, deleted or replaced to turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j] is the distance of the letters of a so far from b[:j]
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			distance := diagonal
-			if a[i] != b[j] {
-				distance = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], distance
-		}
-	}
-	return row[len(b)]
 }
 
 // noImage is the error of an installation whose image cannot be pulled.

@@ -23,58 +23,74 @@ type kind struct {
 type subcommand struct {
 	// arg is the name of the argument in the usage line; empty if there is none.
 	arg, short string
+	// example holds the arguments of a call after verb and noun.
+	example string
 	// setup adds the flags and returns what the subcommand does.
 	setup func(*single) work
 }
 
 // kindsOfObjects returns the kinds in alphabetical order.
 func kindsOfObjects() []kind {
+	const peer, pods = "milan --remote-cluster-id milan", " --pod-cidr 10.20.0.0/16 --external-cidr 10.71.0.0/16"
 	return []kind{
 		{"configuration", []string{"config", "configurations"}, map[string]subcommand{
-			"create":   {"NAME", "Tell the cluster the address ranges of a peer", createConfiguration},
-			"generate": {"", "Print the address ranges of this cluster for a peer", generateConfiguration},
-			"delete":   {"NAME", "Delete a configuration", deleteObject(&netv1beta1.Configuration{}, "Configuration")},
+			"create": {"NAME", "Tell the cluster the address ranges of a peer", peer + pods, createConfiguration},
+			"generate": {"", "Print the address ranges of this cluster for a peer", "> configuration.yaml",
+				generateConfiguration},
+			"delete": {"NAME", "Delete a configuration", "milan",
+				deleteObject(&netv1beta1.Configuration{}, "Configuration")},
 		}},
 		{"gatewayclient", []string{"gatewayclients", "client", "clients", "gwc"}, map[string]subcommand{
-			"create": {"NAME", "Create the client end of a tunnel", createGatewayClient},
-			"delete": {"NAME", "Delete a gatewayclient", deleteObject(&netv1beta1.GatewayClient{}, "GatewayClient")},
+			"create": {"NAME", "Create the client end of a tunnel", peer + " --addresses 203.0.113.7 --port 32701",
+				createGatewayClient},
+			"delete": {"NAME", "Delete a gatewayclient", "milan",
+				deleteObject(&netv1beta1.GatewayClient{}, "GatewayClient")},
 		}},
 		{"gatewayserver", []string{"gatewayservers", "server", "servers", "gws"}, map[string]subcommand{
-			"create": {"NAME", "Create the server end of a tunnel", createGatewayServer},
-			"delete": {"NAME", "Delete a gatewayserver", deleteObject(&netv1beta1.GatewayServer{}, "GatewayServer")},
+			"create": {"NAME", "Create the server end of a tunnel", peer + " --service-type NodePort --wait",
+				createGatewayServer},
+			"delete": {"NAME", "Delete a gatewayserver", "milan",
+				deleteObject(&netv1beta1.GatewayServer{}, "GatewayServer")},
 		}},
 		{"identity", []string{"identities"}, map[string]subcommand{
-			"generate": {"", "Print the Identity for a consumer", generateIdentity},
+			"generate": {"", "Print the Identity for a consumer", "--remote-cluster-id rome > identity.yaml",
+				generateIdentity},
 		}},
 		{"kubeconfig", []string{"kc"}, map[string]subcommand{
-			"get": {"IDENTITY", "Print the kubeconfig of an identity", getKubeconfig},
+			"get": {"IDENTITY", "Print the kubeconfig of an identity",
+				"controlplane-milan --remote-cluster-id milan > milan.yaml", getKubeconfig},
 		}},
 		{"nonce", nil, map[string]subcommand{
-			"create": {"", "Create the challenge a consumer must sign", createNonce},
-			"delete": {"", "Delete the challenge of a consumer", deleteNonce},
-			"get":    {"", "Print the nonce a consumer must sign", getNonce},
+			"create": {"", "Create the challenge a consumer must sign", "--remote-cluster-id rome", createNonce},
+			"delete": {"", "Delete the challenge of a consumer", "--remote-cluster-id rome", deleteNonce},
+			"get":    {"", "Print the nonce a consumer must sign", "--remote-cluster-id rome", getNonce},
 		}},
 		{"peering-user", nil, map[string]subcommand{
 			"generate": {"", "Print a kubeconfig with which one consumer can peer with this cluster, and nothing else",
-				generatePeeringUser},
-			"delete": {"", "Take the access of a peering user away", deletePeeringUser},
+				"--consumer-cluster-id rome > milan-for-rome.yaml", generatePeeringUser},
+			"delete": {"", "Take the access of a peering user away", "--consumer-cluster-id rome", deletePeeringUser},
 		}},
 		{"publickey", []string{"publickeys", "publickeies"}, map[string]subcommand{
-			"create":   {"NAME", "Give the gateway the public key of a peer", createPublicKey},
-			"generate": {"", "Print the public key of a gateway for the peer", generatePublicKey},
-			"delete":   {"NAME", "Delete a publickey", deleteObject(&netv1beta1.PublicKey{}, "PublicKey")},
+			"create": {"NAME", "Give the gateway the public key of a peer",
+				peer + " --public-key zqxVQ3yFlYV0O1m3xXbqQOsI8hyxbE7+cV3qZJm0+Qg=", createPublicKey},
+			"generate": {"", "Print the public key of a gateway for the peer",
+				"--gateway-type client --gateway-name milan > key.yaml", generatePublicKey},
+			"delete": {"NAME", "Delete a publickey", "milan", deleteObject(&netv1beta1.PublicKey{}, "PublicKey")},
 		}},
 		{"resourceslice", []string{"rs", "resourceslices"}, map[string]subcommand{
-			"create": {"NAME", "Ask a provider for resources", createResourceSlice},
-			"delete": {"NAME", "Give resources of a provider back, with the virtual nodes made from them",
+			"create": {"NAME", "Ask a provider for resources",
+				"big --remote-cluster-id milan --cpu 8 --memory 32Gi --resource nvidia.com/gpu=1", createResourceSlice},
+			"delete": {"NAME", "Give resources of a provider back, with the virtual nodes made from them", "big",
 				deleteObject(&authv1beta1.ResourceSlice{}, "ResourceSlice")},
 		}},
 		{"tenant", []string{"tenants"}, map[string]subcommand{
-			"generate": {"", "Sign the provider's nonce and print the Tenant for the provider", generateTenant},
+			"generate": {"", "Sign the provider's nonce and print the Tenant for the provider",
+				"--remote-cluster-id milan --nonce $NONCE > tenant.yaml", generateTenant},
 		}},
 		{"virtualnode", []string{"vn", "virtualnodes"}, map[string]subcommand{
-			"create": {"NAME", "Make a virtual node from resources of a provider", createVirtualNode},
-			"delete": {"NAME", "Delete a virtualnode", deleteObject(&offv1beta1.VirtualNode{}, "Virtual node")},
+			"create": {"NAME", "Make a virtual node from resources of a provider",
+				"big --remote-cluster-id milan --resource-slice-name big", createVirtualNode},
+			"delete": {"NAME", "Delete a virtualnode", "big", deleteObject(&offv1beta1.VirtualNode{}, "Virtual node")},
 		}},
 	}
 }

@@ -48,11 +48,12 @@ type moveOptions struct {
 func (e *env) moveCommand() *cobra.Command {
 	cmd := group("move", "Move what stays where it is otherwise")
 	o := &moveOptions{}
-	sub := &cobra.Command{Use: "volume <pvc>", Aliases: []string{"pvc"}, Args: cobra.ExactArgs(1),
+	sub := &cobra.Command{Use: "volume <pvc>", Aliases: []string{"pvc"}, Args: oneArgument,
 		Short: "Move the volume of a claim of class liqo to where the pods of a node run",
 		Long: "Move the volume of a claim of class liqo to where the pods of a node run. " +
 			"The data is copied to a volume at home, the claim is made anew on the node, " +
 			"and the data is copied there. Interrupted, it is taken up again by the same command.",
+		Example: "  liqoctl move volume data -n shop --target-node milan",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return e.moveVolume(cmd, o, args[0])
 		}}

@@ -64,7 +64,8 @@ func (e *env) networkCommand() *cobra.Command {
 }
 
 func (e *env) networkInitCommand(f *networkFlags) *cobra.Command {
-	return &cobra.Command{Use: "init", Short: "Exchange the address ranges of two clusters", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "init", Short: "Exchange the address ranges of two clusters",
+		Example: "  liqoctl network init --remote-kubeconfig milan.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.onNetwork(cmd, f, func(n *network) error {
 				return n.run(slices.Concat(n.namespaceSteps(false), n.configuration())...)
@@ -74,7 +75,8 @@ func (e *env) networkInitCommand(f *networkFlags) *cobra.Command {
 
 func (e *env) networkConnectCommand(f *networkFlags) *cobra.Command {
 	cmd := &cobra.Command{Use: "connect", Short: "Connect two clusters by a tunnel, the remote one serving",
-		Args: cobra.NoArgs,
+		Example: "  liqoctl network connect --remote-kubeconfig milan.yaml\n" +
+			"  liqoctl network connect --remote-kubeconfig milan.yaml --server-service-type NodePort --mtu 1280",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Without keys there is no connection to wait for.
 			if !cmd.Flags().Changed("wait") {

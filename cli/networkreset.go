@@ -13,21 +13,26 @@ import (
 )
 
 func (e *env) networkDisconnectCommand(f *networkFlags) *cobra.Command {
-	return &cobra.Command{Use: "disconnect", Short: "Remove the tunnel between two clusters", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "disconnect", Short: "Remove the tunnel between two clusters",
+		Example: "  liqoctl network disconnect --remote-kubeconfig milan.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.resetNetwork(cmd, f, func(n *network) ([]step, error) { return n.disconnect(), nil })
 		}}
+	e.addDryRunFlag(cmd.Flags())
+	return cmd
 }
 
 func (e *env) networkResetCommand(f *networkFlags) *cobra.Command {
-	return &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses",
-		Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "reset", Short: "Remove the tunnel and what the clusters know of each other's addresses",
+		Example: "  liqoctl network reset --remote-kubeconfig milan.yaml --skip-confirm",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return e.resetNetwork(cmd, f, func(n *network) (_ []step, err error) {
 				n.disconnected, err = n.initialised()
 				return n.reset(), err
 			})
 		}}
+	e.addDryRunFlag(cmd.Flags())
+	return cmd
 }
 
 // resetNetwork asks the user, connects to both clusters and runs the steps of undo.
@@ -36,6 +41,7 @@ func (e *env) resetNetwork(cmd *cobra.Command, f *networkFlags, undo func(*netwo
 		return err
 	}
 	return e.onNetwork(cmd, f, func(n *network) error {
+		n.wait = n.wait && !e.dry()
 		if err := n.findBoth(n.ctx); err != nil {
 			return err
 		}

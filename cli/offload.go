@@ -33,12 +33,18 @@ type offloadOptions struct {
 	selectors  []string
 	namespaces string
 	output     string
+	// prints reports that the objects are printed and no cluster is changed.
+	prints bool
 }
 
 func (e *env) offloadCommand() *cobra.Command {
 	cmd := group("offload", "Let pods of a namespace run in other clusters")
 	o := &offloadOptions{}
-	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"}, Short: "Offload namespaces"}
+	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"},
+		Short: "Offload namespaces",
+		Example: "  liqoctl offload namespace shop\n" +
+			"  liqoctl offload namespace shop --pod-offloading-strategy Remote -l region=eu\n" +
+			"  liqoctl offload namespace --ns-selector team=blue --dry-run=server -o yaml"}
 	flags := sub.Flags()
 	flags.Var(choice(&o.spec.PodOffloadingStrategy, "LocalAndRemote", "Local", "Remote"), "pod-offloading-strategy",
 		"Where pods may run")
@@ -49,7 +55,8 @@ func (e *env) offloadCommand() *cobra.Command {
 	flags.StringArrayVarP(&o.selectors, "selector", "l", nil,
 		"Labels of the virtual nodes to use; given several times, one of them must match")
 	flags.StringVar(&o.namespaces, "ns-selector", "", "Choose local namespaces by their labels")
-	flags.StringVarP(&o.output, "output", "o", "", "Print the objects as json or yaml and do nothing")
+	flags.VarP(choice(&o.output, "", "json", "yaml", "name"), "output", "o", usageManifest)
+	e.addDryRunFlag(flags)
 	addLiqoFlag(flags, "liqo-namespace", "", "")
 	addTimeoutFlag(flags, 20*time.Second)
 	sub.ValidArgsFunction = e.completion(offloadable())
@@ -57,7 +64,8 @@ func (e *env) offloadCommand() *cobra.Command {
 		if err := o.complete(args); err != nil {
 			return err
 		}
-		if o.output != "" && o.namespaces == "" {
+		o.prints = e.printsOnly(cmd, o.output)
+		if o.prints && o.namespaces == "" {
 			return e.printOffloadings(args, o)
 		}
 		return e.onInstallation(cmd, func(s *script, c *cluster) error { return s.offload(c, args, o) })
@@ -133,7 +141,7 @@ func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.output != "" {
+	if o.prints {
 		return s.env.printOffloadings(names, o)
 	}
 	if len(names) == 0 {
@@ -153,7 +161,7 @@ func (s *script) offload(c *cluster, names []string, o *offloadOptions) error {
 		}
 	}
 	for i, name := range names {
-		if err := s.offloadNamespace(c, offloading(name, o.spec), reports[i]); err != nil {
+		if err := s.offloadNamespace(c, offloading(name, o.spec), o.output, reports[i]); err != nil {
 			return err
 		}
 	}
@@ -168,9 +176,11 @@ func (e *env) printOffloadings(names []string, o *offloadOptions) error {
 	return e.print(o.output, objects...)
 }
 
-// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. report prints
-// what happens to the pods of the namespace.
-func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloading, report func(*script)) error {
+// offloadNamespace applies a NamespaceOffloading and waits for the remote namespaces. output is the
+// format in which it is printed; report prints what happens to the pods of the namespace.
+func (s *script) offloadNamespace(
+	c *cluster, wanted *offv1beta1.NamespaceOffloading, output string, report func(*script),
+) error {
 	name := wanted.Namespace
 	before := &offv1beta1.NamespaceOffloading{ObjectMeta: metaOf(name, wanted.Name)}
 	err := c.read(s.ctx, before)
@@ -180,7 +190,8 @@ func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloa
 	if err := c.Get(s.ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return fmt.Errorf("namespace %q does not exist; create it first", name)
 	}
-	if err := c.apply(s.ctx, wanted); err != nil {
+	applied, err := c.applied(s.ctx, wanted)
+	if err != nil {
 		return err
 	}
 	if isStricter(before.Spec.PodOffloadingStrategy, wanted.Spec.PodOffloadingStrategy) {
@@ -189,6 +200,9 @@ func (s *script) offloadNamespace(c *cluster, wanted *offv1beta1.NamespaceOffloa
 	}
 	report(s)
 	s.info(noCluster, "Offloading of namespace %q correctly enabled", name)
+	if err := s.env.printStored(output, applied); err != nil || s.env.dry() {
+		return err
+	}
 	s.busy(noCluster, "Waiting for the remote namespaces")
 	err = c.await(s.ctx, wanted, func() bool {
 		switch wanted.Status.OffloadingPhase {

@@ -10,25 +10,41 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
 )
 
-// print writes the objects to standard output instead of applying them.
+// print writes the objects to standard output as apply would send them.
 func (e *env) print(format string, objects ...client.Object) error {
-	if err := checkFormat(format); err != nil {
-		return err
+	return e.printEach(format, e.manifest, objects...)
+}
+
+// printStored writes objects to standard output as the cluster has them; nothing without a format.
+func (e *env) printStored(format string, objects ...client.Object) error {
+	if format == "" {
+		return nil
 	}
+	return e.printEach(format, e.untyped, objects...)
+}
+
+// printEach writes what convert makes of the objects, in the format "json", "yaml" or "name".
+func (e *env) printEach(
+	format string, convert func(client.Object) (*unstructured.Unstructured, error), objects ...client.Object,
+) error {
 	for i, object := range objects {
-		m, err := e.manifest(object)
+		m, err := convert(object)
 		if err != nil {
 			return err
 		}
-		text, err := encode(m.Object, format)
-		if err != nil {
-			return err
+		m.SetManagedFields(nil) // as kubectl does
+		text := nameLine(m)
+		if format != "name" {
+			if text, err = encode(m.Object, format); err != nil {
+				return err
+			}
 		}
 		if i > 0 && format == "yaml" {
 			fmt.Fprintln(e.Out, "---")
@@ -38,12 +54,10 @@ func (e *env) print(format string, objects ...client.Object) error {
 	return nil
 }
 
-// checkFormat refuses formats other than json and yaml.
-func checkFormat(format string) error {
-	if format != "yaml" && format != "json" {
-		return fmt.Errorf("output %q is neither json nor yaml", format)
-	}
-	return nil
+// nameLine returns kind.group/name of an object as a line, as kubectl prints it with -o name.
+func nameLine(object client.Object) string {
+	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
+	return strings.ToLower(kind.String()) + "/" + object.GetName() + "\n"
 }
 
 // encode returns data in the format of an output flag: "json", or YAML for anything else.
@@ -74,8 +88,6 @@ func (e *env) printQuery(data any, path, format string) error {
 	exact := format != ""
 	if !exact {
 		format = "yaml"
-	} else if err := checkFormat(format); err != nil {
-		return err
 	}
 	part, err := query(data, path)
 	if err != nil {

@@ -38,7 +38,9 @@ type peerOptions struct {
 func (e *env) peerCommand() *cobra.Command {
 	o := &peerOptions{}
 	cmd := &cobra.Command{Use: "peer", Short: "Let the local cluster (consumer) use the remote one (provider)",
-		Args: cobra.NoArgs}
+		Example: "  liqoctl peer --remote-kubeconfig milan.yaml\n" +
+			"  liqoctl peer --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --cpu 8 --memory 32Gi\n" +
+			"  liqoctl peer --context rome --remote-context milan --create-resource-slice=false"}
 	p := addPairFlags(cmd, 10*time.Minute)
 	addGatewayFlags(cmd.Flags(), &o.network)
 	addAuthFlags(cmd, &o.auth)
@@ -142,13 +144,17 @@ type sliceRequest struct {
 	refused bool
 }
 
-// steps make the request and wait for its answers. Denied resources are no error: the provider's
-// administrator may grant them later.
+// steps make the request and wait for its answers.
 func (w *sliceRequest) steps() []step {
+	return append([]step{{name: "slice", after: []string{"identity in use"}, at: &w.consumer,
+		doing: "Creating ResourceSlice", done: "ResourceSlice created", do: w.request}}, w.answers()...)
+}
+
+// answers are the steps that wait for the answers to a request. Denied resources are no error: the
+// provider's administrator may grant them later.
+func (w *sliceRequest) answers() []step {
 	at := &w.consumer
 	return []step{
-		{name: "slice", after: []string{"identity in use"}, at: at, doing: "Creating ResourceSlice",
-			done: "ResourceSlice created", do: w.request},
 		{name: "slice authentication", after: []string{"slice"}, at: at,
 			doing: "Waiting for ResourceSlice authentication",
 			done:  "ResourceSlice authentication: Accepted", do: w.authenticate},
@@ -165,10 +171,15 @@ func (w *sliceRequest) steps() []step {
 	}
 }
 
+// prepare builds the slice.
+func (w *sliceRequest) prepare(ctx context.Context) error {
+	w.object = resourceSlice(w.consumer.tenant, w.provider, w.sliceOptions)
+	return w.keepUnnamed(ctx)
+}
+
 // request applies the slice.
 func (w *sliceRequest) request(ctx context.Context) error {
-	w.object = resourceSlice(w.consumer.tenant, w.provider, w.sliceOptions)
-	if err := w.keepUnnamed(ctx); err != nil {
+	if err := w.prepare(ctx); err != nil {
 		return err
 	}
 	return w.consumer.apply(ctx, w.object)

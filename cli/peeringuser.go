@@ -75,6 +75,7 @@ func (o *single) needConsumer() {
 
 func deletePeeringUser(o *single) work {
 	o.needConsumer()
+	o.deletedFlag()
 	return func(s *script, c *cluster) error {
 		found, err := c.peeringUser(s.ctx, o.peer)
 		if err != nil {
@@ -89,7 +90,7 @@ func deletePeeringUser(o *single) work {
 			}
 		}
 		s.info(noCluster, "Peering user for cluster with ID %q deleted successfully", o.peer)
-		return nil
+		return s.env.printStored(o.output, found...)
 	}
 }
 

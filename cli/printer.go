@@ -35,10 +35,19 @@ const (
 	labelInfo label = "INFO"
 	labelWarn label = "WARN"
 	labelErro label = "ERRO"
+	labelWait label = "WAIT"
 
 	clearLine = "\r\033[K"
 	// noWrap makes a terminal cut off what does not fit on its line (DECAWM); wrap ends that.
 	noWrap, wrap = "\033[?7l", "\033[?7h"
+)
+
+const (
+	// waitNamedAfter is how long something may take without a terminal before a line names it. On a
+	// terminal it is shown at once.
+	waitNamedAfter = 2 * time.Second
+	// waitNamedEvery is when the line is repeated, for logs that nobody scrolls back.
+	waitNamedEvery = time.Minute
 )
 
 // label is the first word of a status line.
@@ -47,18 +56,37 @@ type label string
 // colours holds the ANSI colours of labels: green, yellow and red.
 var colours = map[label]int{labelInfo: 32, labelWarn: 33, labelErro: 31}
 
-// printer writes status lines. On a terminal it colours them and shows what the command waits for.
+// printer writes status lines. On a terminal it colours them and shows what the command waits for;
+// without one, a line names each long wait.
 type printer struct {
-	w   io.Writer
+	w io.Writer
+	// tty reports that escape sequences may be written.
 	tty bool
+	// suffix ends the lines with INFO.
+	suffix string
 
 	mu   sync.Mutex
 	stop chan struct{}
 }
 
-// newPrinter writes to w; lines are plain unless both w and out, where data goes, are terminals.
+// newPrinter writes to w. Lines are plain unless both w and out, where data goes, are terminals that
+// understand escape sequences and the user has not set NO_COLOR (https://no-color.org).
 func newPrinter(w, out io.Writer) *printer {
-	return &printer{w: w, tty: isTerminal(w) && isTerminal(out)}
+	return &printer{w: w, tty: isTerminal(w) && isTerminal(out) && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb"}
+}
+
+// data is standard output. Writing to it clears what the printer shows.
+type data struct {
+	*printer
+	out io.Writer
+}
+
+func (d data) Write(b []byte) (int, error) {
+	d.clearBusy()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.out.Write(b)
 }
 
 // isTerminal reports whether a stream is a terminal.
@@ -72,7 +100,7 @@ func isTerminal(stream any) bool {
 }
 
 func (p *printer) info(at side, format string, args ...any) {
-	p.line(labelInfo, at, fmt.Sprintf(format, args...))
+	p.line(labelInfo, at, fmt.Sprintf(format, args...)+p.suffix)
 }
 
 func (p *printer) warn(at side, format string, args ...any) {
@@ -104,17 +132,17 @@ func oneLine(text string) string {
 	return strings.Join(parts, " ")
 }
 
-// busy shows on a terminal what is being worked on, until the next line is printed. It calls text
-// for each frame.
+// busy shows what is being worked on, until the next line is printed. It calls text each time.
 func (p *printer) busy(at side, text func() string) {
-	if !p.tty {
-		return
-	}
 	p.clearBusy()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop = make(chan struct{})
-	go p.spin(p.stop, at, text)
+	if p.tty {
+		go p.spin(p.stop, at, text)
+	} else {
+		go p.nameWait(p.stop, at, text)
+	}
 }
 
 // clearBusy clears what busy shows.
@@ -124,7 +152,9 @@ func (p *printer) clearBusy() {
 	if p.stop != nil {
 		close(p.stop)
 		p.stop = nil
-		fmt.Fprint(p.w, clearLine)
+		if p.tty {
+			fmt.Fprint(p.w, clearLine)
+		}
 	}
 }
 
@@ -146,5 +176,23 @@ func (p *printer) spin(stop chan struct{}, at side, text func() string) {
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// nameWait prints a line about what takes long.
+func (p *printer) nameWait(stop chan struct{}, at side, text func() string) {
+	started := time.Now()
+	for next := waitNamedAfter; ; next = waitNamedEvery {
+		select {
+		case <-stop:
+			return
+		case <-time.After(next):
+		}
+		p.mu.Lock()
+		if p.stop == stop {
+			fmt.Fprintf(p.w, " %s   %s%s (%s)\n", labelWait, at, api.Printable(text()),
+				time.Since(started).Round(time.Second))
+		}
+		p.mu.Unlock()
 	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,12 @@ import (
 // any error, which it prints.
 func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams) int {
 	silence()
-	root := newRoot(ctx, filepath.Base(argv[0]), streams)
+	p := newPrinter(streams.ErrOut, streams.Out)
+	defer p.clearBusy()
+	root := newRoot(ctx, filepath.Base(argv[0]), streams, p)
 	root.SetArgs(argv[1:])
 	if err := root.ExecuteContext(ctx); err != nil {
-		newPrinter(streams.ErrOut, streams.Out).erro(noCluster, err)
+		p.erro(noCluster, err)
 		return 1
 	}
 	return 0
@@ -62,6 +65,8 @@ type env struct {
 	name        string
 	verbose     bool
 	skipConfirm bool
+	// dryRun is set by the flag of the verbs that have it; elsewhere it has no effect.
+	dryRun      dryRun
 	labels      map[string]string
 	annotations map[string]string
 }
@@ -69,19 +74,21 @@ type env struct {
 // Root returns the command tree. The name is that of the executable: as a kubectl plugin it
 // shows in help texts as "kubectl liqo".
 func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
-	return newRoot(context.Background(), name, streams)
+	return newRoot(context.Background(), name, streams, newPrinter(streams.ErrOut, streams.Out))
 }
 
-// newRoot is Root for one run that ends with ctx.
-func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams) *cobra.Command {
+// newRoot is Root for one run that ends with ctx and prints its lines with p.
+func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams, p *printer) *cobra.Command {
+	streams.Out = data{p, streams.Out}
 	e := &env{interrupted: ctx.Done(), answerTimeout: answerTimeout(streams.In), IOStreams: streams,
-		printer: newPrinter(streams.ErrOut, streams.Out), scheme: scheme.New(), name: "liqoctl"}
+		printer: p, scheme: scheme.New(), name: "liqoctl"}
 	utilruntime.Must(apiextensionsv1.AddToScheme(e.scheme))
 	root := &cobra.Command{
-		Use:           "liqoctl",
-		Short:         "Install Liqo and join clusters",
-		Long:          "liqoctl installs Liqo in a cluster, joins clusters as peers and shows how the peerings are.",
-		Args:          cobra.NoArgs,
+		Use:   "liqoctl",
+		Short: "Install Liqo and join clusters",
+		Long:  "liqoctl installs Liqo in a cluster, joins clusters as peers and shows how the peerings are.",
+		Example: "  liqoctl install kubeadm\n  liqoctl peer --remote-kubeconfig milan.yaml\n" +
+			"  liqoctl offload namespace shop\n  liqoctl info",
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -102,13 +109,30 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	root.AddCommand(e.kindCommands()...)
 	root.AddCommand(e.cordonCommands()...)
 	root.AddCommand(e.approveCommand())
-	e.completeFlags(root)
+	root.SetFlagErrorFunc(flagError)
+	e.prepare(root)
 	return root
+}
+
+// prepare gives a command and those below it what all commands have.
+func (e *env) prepare(cmd *cobra.Command) {
+	if !strings.Contains(cmd.Use, " ") {
+		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
+	}
+	cmd.Example = strings.ReplaceAll(cmd.Example, "liqoctl ", e.name+" ")
+	var first []string
+	for _, sub := range cmd.Commands() {
+		e.prepare(sub)
+		example, _, _ := strings.Cut(sub.Example, "\n")
+		first = append(first, example)
+	}
+	cmd.Example = cmp.Or(cmd.Example, strings.Join(first, "\n"))
+	e.completeFlags(cmd)
 }
 
 // group returns a command that only has subcommands.
 func group(use, short string, aliases ...string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Aliases: aliases, Args: cobra.NoArgs,
+	return &cobra.Command{Use: use, Short: short, Aliases: aliases,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 }
 
@@ -133,11 +157,11 @@ func answerTimeout(in io.Reader) time.Duration {
 	return 0
 }
 
-// confirm asks before the action named by subject, unless --skip-confirm is set. The end of the
+// confirm asks before the action named by subject, unless --skip-confirm or a dry run is asked for. The end of the
 // question differs between verbs, as the documents show it. Without an answer it returns an error
 // that names the flag.
 func (e *env) confirm(subject, end string) error {
-	if e.skipConfirm {
+	if e.skipConfirm || e.dry() {
 		return nil
 	}
 	fmt.Fprintf(e.Out, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]%s", subject,

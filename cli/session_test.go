@@ -294,29 +294,54 @@ func (s *session) spec(t *testing.T, cluster string, manifest []byte) string {
 // left lists the objects of Liqo, and the namespaces with the label of a peer.
 func (s *session) left(t *testing.T, cluster string) string {
 	t.Helper()
-	c, out := s.client(t, cluster), ""
-	list := func(apiVersion, kind string, opts ...client.ListOption) {
-		found := &unstructured.UnstructuredList{}
-		found.SetAPIVersion(apiVersion)
-		found.SetKind(kind + "List")
-		if err := c.List(t.Context(), found, opts...); err != nil {
-			t.Fatal(err)
-		}
-		for _, item := range found.Items {
-			out += strings.TrimSpace(kind+" "+strings.TrimPrefix(item.GetNamespace()+"/"+item.GetName(), "/")) + "\n"
+	out := ""
+	for _, item := range append(s.list(t, cluster, "v1", "Namespace", client.HasLabels{api.LabelRemoteClusterID}),
+		s.ofLiqo(t, cluster)...) {
+		if !strings.HasPrefix(item.GetAPIVersion(), "ipam.liqo.io/") {
+			out += item.GetKind() + " " + strings.TrimPrefix(item.GetNamespace()+"/"+item.GetName(), "/") + "\n"
 		}
 	}
-	list("v1", "Namespace", client.HasLabels{api.LabelRemoteClusterID})
+	return out
+}
+
+// list returns the objects of a kind.
+func (s *session) list(t *testing.T, cluster, apiVersion, kind string, opts ...client.ListOption) []unstructured.Unstructured {
+	t.Helper()
+	found := &unstructured.UnstructuredList{}
+	found.SetAPIVersion(apiVersion)
+	found.SetKind(kind + "List")
+	if err := s.client(t, cluster).List(t.Context(), found, opts...); err != nil {
+		t.Fatal(err)
+	}
+	return found.Items
+}
+
+// ofLiqo returns the objects of Liqo.
+func (s *session) ofLiqo(t *testing.T, cluster string) (out []unstructured.Unstructured) {
+	t.Helper()
 	crds, err := deploy.CRDs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, crd := range crds {
-		if crd.Spec.Group != "ipam.liqo.io" {
-			list(crd.Spec.Group+"/"+crd.Spec.Versions[0].Name, crd.Spec.Names.Kind)
-		}
+		out = append(out, s.list(t, cluster, crd.Spec.Group+"/"+crd.Spec.Versions[0].Name, crd.Spec.Names.Kind)...)
 	}
 	return out
+}
+
+// unchanged fails if objects differ from those at the time of the last call for the cluster.
+func (s *session) unchanged(t *testing.T, cluster string) {
+	t.Helper()
+	now := map[string]string{}
+	for _, item := range slices.Concat(s.ofLiqo(t, cluster), s.list(t, cluster, "v1", "Namespace"), s.list(t, cluster, "v1", "Secret"),
+		s.list(t, cluster, "rbac.authorization.k8s.io/v1", "RoleBinding"),
+		s.list(t, cluster, "certificates.k8s.io/v1", "CertificateSigningRequest")) {
+		now[item.GetKind()+" "+item.GetNamespace()+"/"+item.GetName()] = string(item.GetUID()) + " " + item.GetResourceVersion()
+	}
+	if before := s.versions[cluster]; before != nil && !maps.Equal(before, now) {
+		t.Errorf("objects of %s have changed from %v to %v", cluster, before, now)
+	}
+	s.versions = map[string]map[string]string{cluster: now}
 }
 
 // keys creates the key pair of a cluster for a peer.

@@ -37,13 +37,19 @@ type work func(s *script, c *cluster) error
 
 // addNoun adds a subcommand like "create configuration" with the common flags.
 func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub subcommand) {
-	o := &single{env: e, Command: &cobra.Command{Use: noun, Short: sub.short, Aliases: aliases, Args: cobra.NoArgs,
+	o := &single{env: e, Command: &cobra.Command{Use: noun, Short: sub.short, Aliases: aliases,
 		ValidArgsFunction: cobra.NoFileCompletions}}
 	if sub.arg != "" {
 		o.Use += " " + sub.arg
-		o.Args = cobra.ExactArgs(1)
+		o.Args = oneArgument
 	}
 	flags := o.Flags()
+	call := "  liqoctl " + parent.Name() + " " + noun + " " + sub.example
+	o.Example = call
+	if verb := parent.Name(); verb != "generate" && verb != "get" {
+		e.addDryRunFlag(flags)
+		o.Example += "\n" + call + " --dry-run=server"
+	}
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"Namespace of the object (default: the tenant namespace of the peer)")
 	addLiqoFlag(flags, "liqo-namespace", "", "")
@@ -62,15 +68,10 @@ func (o *single) needPeer(usage string) {
 	require(o.Command, "remote-cluster-id")
 }
 
-const (
-	usageOutput = "Print the object as json or yaml and create nothing"
-	usageFormat = "Format: json or yaml"
-)
-
 // networkObject adds the flags of objects that work in any namespace, selected by the peer's label.
 func (o *single) networkObject() {
 	o.needPeer("Cluster ID of the peer")
-	o.outputFlag("", usageOutput)
+	o.manifestFlag()
 	o.anywhere = true
 	o.Flags().Lookup("namespace").Usage = "Namespace of the object " +
 		"(default: where the peer's network is, else its tenant namespace, else that of the kubeconfig)"
@@ -84,8 +85,32 @@ func require(cmd *cobra.Command, names ...string) {
 	}
 }
 
-func (o *single) outputFlag(value, usage string) {
-	o.Flags().StringVarP(&o.output, "output", "o", value, usage)
+// outputFlag adds the flag for the format of what is printed. The first format is the default; it may
+// be empty.
+func (o *single) outputFlag(usage, format string, further ...string) {
+	o.Flags().VarP(choice(&o.output, format, further...), "output", "o", usage)
+}
+
+// manifestFlag adds the flag that prints the object to be created.
+func (o *single) manifestFlag() {
+	o.outputFlag(usageManifest, "", "json", "yaml", "name")
+	o.PreRun = func(*cobra.Command, []string) { o.printsOnly() }
+}
+
+func (o *single) printsOnly() bool { return o.env.printsOnly(o.Command, o.output) }
+
+// deletedFlag adds the flag that prints the names of deleted objects.
+func (o *single) deletedFlag() { o.outputFlag("Print what is deleted", "", "name") }
+
+const usageManifest = "Print the object and create nothing, unless --dry-run says otherwise"
+
+// printsOnly makes it a dry run if the user wants to see a manifest and does not say what is to
+// become of it. It reports whether the cluster is not needed to print it.
+func (e *env) printsOnly(cmd *cobra.Command, output string) bool {
+	if output != "" && !cmd.Flags().Changed("dry-run") {
+		e.dryRun = dryRunClient
+	}
+	return output != "" && e.dryRun == dryRunClient
 }
 
 // completes sets the completion of the argument.
@@ -112,11 +137,6 @@ func (o *single) findNamespace(ctx context.Context, c *cluster) error {
 func (o *single) execute(e *env, do work) error {
 	if o.before != nil {
 		if done, err := o.before(); done || err != nil {
-			return err
-		}
-	}
-	if o.output != "" {
-		if err := checkFormat(o.output); err != nil {
 			return err
 		}
 	}

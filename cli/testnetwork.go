@@ -58,7 +58,9 @@ func (e *env) testCommand() *cobra.Command {
 	cmd := group("test", "Try what has been set up")
 	o := &testOptions{}
 	sub := &cobra.Command{Use: "network", Aliases: []string{"net"},
-		Short: "Try every path between the local cluster (consumer) and its providers", Args: cobra.NoArgs,
+		Short: "Try every path between the local cluster (consumer) and its providers",
+		Example: "  liqoctl test network -p milan.yaml --rm\n" +
+			"  liqoctl test network -p milan.yaml,paris.yaml --np-ext --ip",
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.testNetwork(cmd, o) }}
 	flags := sub.Flags()
 	flags.StringSliceVarP(&o.remotes, "remote-kubeconfigs", "p", nil, "Kubeconfigs of the providers")

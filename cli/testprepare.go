@@ -66,7 +66,7 @@ func (t *trial) prepare() error {
 		PodOffloadingStrategy:    offv1beta1.LocalAndRemoteStrategy,
 		NamespaceMappingStrategy: offv1beta1.EnforceSameNameMapping,
 		ClusterSelector:          &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
-	}), func(*script) {})
+	}), "", func(*script) {})
 	if err != nil {
 		return err
 	}

@@ -19,15 +19,17 @@ import (
 func (e *env) unauthenticateCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{Use: "unauthenticate", Aliases: []string{"unauth"},
-		Short: "Take the local cluster's access to the remote one away", Args: cobra.NoArgs}
+		Short:   "Take the local cluster's access to the remote one away",
+		Example: "  liqoctl unauthenticate --remote-kubeconfig milan.yaml"}
 	p := addPairFlags(cmd, 2*time.Minute)
 	cmd.Flags().BoolVar(&wait, "wait", true, "Wait until all is gone")
+	e.addDryRunFlag(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return e.onPair(cmd, p, func(s *script, consumer, provider *cluster) error {
 			if err := findTenants(s.ctx, consumer, provider); err != nil {
 				return err
 			}
-			err := s.runInOrder(s.unauthenticate(consumer, provider, wait)...)
+			err := s.runInOrder(s.unauthenticate(consumer, provider, wait && !e.dry())...)
 			if err != nil || provider.tenant == "" {
 				return err
 			}

@@ -32,7 +32,8 @@ import (
 
 func (e *env) uninstallCommand() *cobra.Command {
 	var purge bool
-	cmd := &cobra.Command{Use: "uninstall", Short: "Remove Liqo from the cluster", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "uninstall", Short: "Remove Liqo from the cluster",
+		Example: "  liqoctl uninstall\n  liqoctl uninstall --purge --skip-confirm",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := e.confirm("uninstall", ": "); err != nil {
 				return err

@@ -24,24 +24,31 @@ import (
 
 func (e *env) unoffloadCommand() *cobra.Command {
 	cmd := group("unoffload", "Take the pods of a namespace back")
-	var selector string
+	var selector, output string
 	sub := &cobra.Command{Use: "namespace [name…]", Aliases: []string{"ns", "namespaces"},
 		Short: "Take the pods of namespaces back; what is in the remote namespaces is lost",
+		Example: "  liqoctl unoffload namespace shop\n" +
+			"  liqoctl unoffload namespace --ns-selector team=blue --dry-run=client",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := validateNames(args, selector); err != nil {
 				return err
 			}
-			return e.onInstallation(cmd, func(s *script, c *cluster) error { return s.unoffload(c, args, selector) })
+			return e.onInstallation(cmd, func(s *script, c *cluster) error {
+				return s.unoffload(c, args, selector, output)
+			})
 		}}
 	sub.ValidArgsFunction = e.completion(objects(&offv1beta1.NamespaceOffloadingList{}, client.Object.GetNamespace))
-	sub.Flags().StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
-	addLiqoFlag(sub.Flags(), "liqo-namespace", "", "")
-	addTimeoutFlag(sub.Flags(), 2*time.Minute)
+	flags := sub.Flags()
+	flags.StringVar(&selector, "ns-selector", "", "Choose local namespaces by their labels")
+	flags.VarP(choice(&output, "", "name"), "output", "o", "Print what is deleted")
+	e.addDryRunFlag(flags)
+	addLiqoFlag(flags, "liqo-namespace", "", "")
+	addTimeoutFlag(flags, 2*time.Minute)
 	cmd.AddCommand(sub)
 	return cmd
 }
 
-func (s *script) unoffload(c *cluster, names []string, selector string) error {
+func (s *script) unoffload(c *cluster, names []string, selector, output string) error {
 	names, err := c.namespaces(s.ctx, names, selector)
 	if err != nil {
 		return err
@@ -55,7 +62,9 @@ func (s *script) unoffload(c *cluster, names []string, selector string) error {
 		return err
 	}
 	var steps []step
+	var ended []client.Object
 	for _, name := range names {
+		ended = append(ended, offloading(name, offv1beta1.NamespaceOffloadingSpec{}))
 		steps = append(steps, step{doing: "Unoffloading namespace " + name,
 			done: fmt.Sprintf("Offloading of namespace %q correctly disabled", name),
 			do:   func(ctx context.Context) error { return c.unoffloadNamespace(ctx, name) }})
@@ -64,7 +73,7 @@ func (s *script) unoffload(c *cluster, names []string, selector string) error {
 		return err
 	}
 	s.info(noCluster, "Unoffloading completed successfully")
-	return nil
+	return s.env.printStored(output, ended...)
 }
 
 // unoffloadNamespace deletes the offloading of a namespace and waits until its remote namespaces
@@ -79,6 +88,9 @@ func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) erro
 		if err := c.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 			return fmt.Errorf("namespace %q does not exist", namespace)
 		}
+	}
+	if c.env.dry() {
+		return nil
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

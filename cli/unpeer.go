@@ -31,11 +31,17 @@ type unpeerOptions struct{ wait, deleteNamespaces bool }
 
 func (e *env) unpeerCommand() *cobra.Command {
 	var o unpeerOptions
-	cmd := &cobra.Command{Use: "unpeer", Short: "End the local cluster's use of the remote one", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "unpeer", Short: "End the local cluster's use of the remote one",
+		Example: "  liqoctl unpeer --remote-kubeconfig milan.yaml\n" +
+			"  liqoctl unpeer --remote-kubeconfig milan.yaml --delete-namespaces"}
 	p := addPairFlags(cmd, 2*time.Minute)
 	cmd.Flags().BoolVar(&o.wait, "wait", true, "Wait until all is gone")
 	cmd.Flags().BoolVar(&o.deleteNamespaces, "delete-namespaces", false, "Delete the tenant namespaces too")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.unpeer(cmd, p, o) }
+	e.addDryRunFlag(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.wait = o.wait && !e.dry()
+		return e.unpeer(cmd, p, o)
+	}
 	return cmd
 }
 
@@ -79,8 +85,12 @@ func (s *script) removePeering(consumer, provider *cluster, bidirectional bool, 
 		steps = append(steps, step{at: &consumer, doing: "Waiting until the namespaces next door are gone",
 			do: consumer.awaitRemoteNamespaces})
 	}
-	steps = append(steps, s.unauthenticate(consumer, provider, o.wait)...)
-	if inBand && !bidirectional {
+	access := s.unauthenticate(consumer, provider, o.wait)
+	if s.env.dry() {
+		access[0].do = nil // the slices are still there
+	}
+	steps = append(steps, access...)
+	if inBand && !bidirectional && !s.env.dry() {
 		// The credentials stay as long as they are needed to delete copies at the provider.
 		credentials := client.MatchingLabels{
 			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id}

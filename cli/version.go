@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,31 +21,57 @@ import (
 
 func (e *env) versionCommand() *cobra.Command {
 	var clientOnly bool
+	var output string
 	cmd := &cobra.Command{Use: "version", Short: "Show the versions of liqoctl and of Liqo in the cluster",
-		Args: cobra.NoArgs,
+		Example: "  liqoctl version --client\n  liqoctl version -o yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			chart, err := embeddedChart()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(e.Out, "Client version: %s\n", chart.Metadata.AppVersion)
-			if clientOnly {
-				return nil
-			}
-			c, err := e.localCluster(cmd.Context(), cmd)
-			if err != nil {
-				return err
-			}
-			d, err := c.controller(cmd.Context())
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(d.Labels[api.LabelAppVersion]))
-			return nil
+			return e.showVersions(cmd, clientOnly, output)
 		}}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "Show only the version of liqoctl")
+	cmd.Flags().VarP(choice(&output, "", "json", "yaml"), "output", "o", "Print the versions as data")
 	addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	return cmd
+}
+
+// versions holds what version prints; an empty text is left out.
+type versions struct {
+	Client string `json:"clientVersion,omitempty"`
+	Server string `json:"serverVersion,omitempty"`
+}
+
+// showVersions prints the version of liqoctl, also if that of the cluster cannot be read.
+func (e *env) showVersions(cmd *cobra.Command, clientOnly bool, output string) error {
+	chart, err := embeddedChart()
+	if err != nil {
+		return err
+	}
+	have := versions{Client: chart.Metadata.AppVersion}
+	if output == "" {
+		fmt.Fprintf(e.Out, "Client version: %s\n", have.Client)
+	}
+	if !clientOnly {
+		have.Server, err = e.serverVersion(cmd)
+	}
+	if output != "" {
+		return cmp.Or(e.printQuery(have, "", output), err)
+	}
+	if err == nil && !clientOnly {
+		fmt.Fprintf(e.Out, "Server version: %s\n", api.Printable(have.Server))
+	}
+	return err
+}
+
+// serverVersion returns the version of Liqo in the cluster.
+func (e *env) serverVersion(cmd *cobra.Command) (string, error) {
+	c, err := e.localCluster(cmd.Context(), cmd)
+	if err != nil {
+		return "", err
+	}
+	d, err := c.controller(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	return d.Labels[api.LabelAppVersion], nil
 }
 
 // warnOfVersions warns if two clusters run different versions. It prints nothing if the user may not

@@ -46,7 +46,7 @@ var subjects = map[string]string{
 
 func (e *env) whyCommand() *cobra.Command {
 	o := &whyOptions{}
-	cmd := &cobra.Command{Use: "why <kind>/<name>", Args: cobra.RangeArgs(1, 2),
+	cmd := &cobra.Command{Use: "why <kind>/<name>", Args: oneSubject,
 		Short: "Explain why something waits or does not work",
 		Long: "Explain where a pod, node, service, namespace or peer is, which decisions led there, what is missing " +
 			"first, and what to type. Without access to the other cluster, by --remote-kubeconfig or " +
@@ -59,12 +59,20 @@ func (e *env) whyCommand() *cobra.Command {
 	o.remote = addConnectionFlags(cmd.Flags(), remotePrefix)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the object (default: that of the kubeconfig)")
-	flags.StringVarP(&o.output, "output", "o", "", "Print the answer as json or yaml")
+	flags.VarP(choice(&o.output, "", "json", "yaml"), "output", "o", "Print the answer as data")
 	addLiqoFlag(flags, "liqo-namespace", "", "")
 	addLiqoFlag(flags, "remote-liqo-namespace", "", ofRemote)
 	addTimeoutFlag(flags, 30*time.Second)
 	cmd.ValidArgsFunction = e.completeSubject(o)
 	return cmd
+}
+
+// oneSubject refuses other numbers of arguments than those of "kind/name" and "kind name".
+func oneSubject(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 || len(args) == 2 {
+		return nil
+	}
+	return forHelp(cmd, fmt.Errorf("name one object, like pod/web, got %d arguments", len(args)))
 }
 
 // subject parses the arguments, "kind/name" or "kind name".
@@ -85,9 +93,6 @@ func subject(args []string) (why.Subject, error) {
 // explain prints the answer about one subject.
 func (e *env) explain(cmd *cobra.Command, o *whyOptions, args []string) error {
 	asked, err := subject(args)
-	if err == nil && o.output != "" {
-		err = checkFormat(o.output)
-	}
 	if err != nil {
 		return err
 	}
@@ -102,7 +107,6 @@ func (e *env) explain(cmd *cobra.Command, o *whyOptions, args []string) error {
 	}
 	s.busy(noCluster, "Reading what is known about "+asked.String())
 	in, err := c.question(s.ctx, asked, remote)
-	e.clearBusy()
 	if err != nil {
 		return err
 	}
