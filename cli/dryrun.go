@@ -31,11 +31,11 @@ func (e *env) addDryRunFlag(flags *pflag.FlagSet) {
 		"client: change nothing, and say what would be; server: also let the API server check it")
 }
 
-// addInstallDryRunFlag adds the flag of install. The API server cannot check the objects: it does not
-// have their kinds and namespace.
-func addInstallDryRunFlag(flags *pflag.FlagSet, into *dryRun) {
+// addChartDryRunFlag adds the flag of install and uninstall. The API server cannot check the objects of
+// the chart while it does not have their kinds and namespace.
+func addChartDryRunFlag(flags *pflag.FlagSet, into *dryRun) {
 	flags.Var(yesOrNo{choice(into, string(dryRunNone), string(dryRunClient))}, "dry-run",
-		"client: do everything but install")
+		"client: check everything and change nothing")
 	flags.Lookup("dry-run").NoOptDefVal = string(dryRunClient)
 }
 

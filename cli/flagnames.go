@@ -22,7 +22,6 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
-	"github.com/liqo-go/liqo/view"
 )
 
 // contextual completes with entries of the kubeconfig.
@@ -99,27 +98,21 @@ func fieldsOf(data reflect.Type) (out []string) {
 // flagNames returns the completions of the flags of a command by the name of the flag.
 func (e *env) flagNames(cmd *cobra.Command) map[string]names {
 	out := e.networkFlagNames(cmd)
-	for name, pick := range map[string]func(clientcmdapi.Config) []string{
-		"context": func(c clientcmdapi.Config) []string { return keys(c.Contexts) },
-		"cluster": func(c clientcmdapi.Config) []string { return keys(c.Clusters) },
-		"user":    func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) },
-	} {
-		out[name], out[remotePrefix+name] = contextual(pick), e.remotely(cmd, contextual(pick))
-	}
-	for _, name := range []string{"namespace", "liqo-namespace"} {
-		out[name], out[remotePrefix+name] = namespaceNames(), e.remotely(cmd, namespaceNames())
-	}
+	contexts := contextual(func(c clientcmdapi.Config) []string { return keys(c.Contexts) })
+	clusters := contextual(func(c clientcmdapi.Config) []string { return keys(c.Clusters) })
+	users := contextual(func(c clientcmdapi.Config) []string { return keys(c.AuthInfos) })
+	namespaces := namespaceNames()
 	classes := ofSlices(func(s *authv1beta1.ResourceSlice) []string {
 		return []string{string(s.Spec.Class), api.DefaultResourceSliceClass}
 	})
-	data := reflect.TypeFor[view.Installation]()
-	if cmd.Name() == "peer" {
-		data = reflect.TypeFor[view.Peer]()
-	}
 	maps.Copy(out, map[string]names{
+		"context": contexts, "remote-context": e.remotely(cmd, contexts),
+		"cluster": clusters, "remote-cluster": e.remotely(cmd, clusters),
+		"user": users, "remote-user": e.remotely(cmd, users),
+		"namespace": namespaces, "remote-namespace": e.remotely(cmd, namespaces),
+		"liqo-namespace": namespaces, "remote-liqo-namespace": e.remotely(cmd, namespaces),
 		"remote-cluster-id":      knownIDs(),
 		"consumer-cluster-id":    knownIDs(),
-		"get":                    func(context.Context, *env) []string { return fieldsOf(data) },
 		"target-node":            objects(&corev1.NodeList{}, byName),
 		"vk-options-template":    objects(&offv1beta1.VkOptionsTemplateList{}, placeOf),
 		"kubeconfig-secret-name": objects(&corev1.SecretList{}, byName, client.HasLabels{api.LabelIdentityType}),

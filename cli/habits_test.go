@@ -43,7 +43,6 @@ var withoutDryRun = map[string]string{
 	"generate identity": changesNothing, "generate publickey": changesNothing,
 	"authenticate": dependsOnReply, "generate tenant": dependsOnReply, "generate peering-user": dependsOnReply, "move volume": dependsOnReply,
 	"network connect": dependsOnReply, "network init": dependsOnReply, "peer": dependsOnReply, "test network": dependsOnReply,
-	"uninstall": "its hooks run in the cluster",
 }
 
 // withoutOutput holds the verbs without --output.

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,17 @@ type infoFlags struct{ output, get string }
 
 // isData reports that everything is printed for programs.
 func (f *infoFlags) isData() bool { return f.output == "json" || f.output == "yaml" }
+
+// completeField completes --get, for info peer if the paths begin below its only peer.
+func completeField(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch {
+	case cmd.Name() != "peer":
+		return fieldsOf(reflect.TypeFor[view.Installation]()), cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 1:
+		return fieldsOf(reflect.TypeFor[view.Peer]()), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
 
 // validate refuses formats in which a part of the data cannot be printed.
 func (f *infoFlags) validate() error {
@@ -48,6 +60,9 @@ func (e *env) infoCommand() *cobra.Command {
 	flags.VarP(choice(&f.output, "", "json", "yaml", "name", "wide"), "output", "o",
 		"Print all as data, only the names of the peers, or the boxes with more in them")
 	flags.StringVarP(&f.get, "get", "g", "", "Print one field, e.g. local.clusterID")
+	if err := cmd.RegisterFlagCompletionFunc("get", completeField); err != nil {
+		panic(err) // completed twice: a programming error
+	}
 	cmd.AddCommand(e.infoPeerCommand(f))
 	return cmd
 }

@@ -124,7 +124,7 @@ func (o *installOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "Files or URLs with chart values")
 	flags.BoolVar(&o.onlyValues, "only-output-values", false, "Write the chart values and install nothing")
 	flags.StringVar(&o.dumpPath, "dump-values-path", "./values.yaml", "Where --only-output-values writes")
-	addInstallDryRunFlag(flags, &o.dryRun)
+	addChartDryRunFlag(flags, &o.dryRun)
 	addTimeoutFlag(flags, 10*time.Minute)
 	flags.Var(&o.reserved, "reserved-subnets", "Address ranges never used for peers")
 	if hasCIDRFlags(o.provider) {

@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
@@ -29,8 +31,8 @@ type subcommand struct {
 	setup func(*single) work
 }
 
-// kindsOfObjects returns the kinds in alphabetical order.
-func kindsOfObjects() []kind {
+// networkKinds returns the kinds that connect networks.
+func networkKinds() []kind {
 	const peer, pods = "milan --remote-cluster-id milan", " --pod-cidr 10.20.0.0/16 --external-cidr 10.71.0.0/16"
 	return []kind{
 		{"configuration", []string{"config", "configurations"}, map[string]subcommand{
@@ -52,6 +54,19 @@ func kindsOfObjects() []kind {
 			"delete": {"NAME", "Delete a gatewayserver", "milan",
 				deleteObject(&netv1beta1.GatewayServer{}, "GatewayServer")},
 		}},
+		{"publickey", []string{"publickeys", "publickeies"}, map[string]subcommand{
+			"create": {"NAME", "Give the gateway the public key of a peer",
+				peer + " --public-key zqxVQ3yFlYV0O1m3xXbqQOsI8hyxbE7+cV3qZJm0+Qg=", createPublicKey},
+			"generate": {"", "Print the public key of a gateway for the peer",
+				"--gateway-type client --gateway-name milan > key.yaml", generatePublicKey},
+			"delete": {"NAME", "Delete a publickey", "milan", deleteObject(&netv1beta1.PublicKey{}, "PublicKey")},
+		}},
+	}
+}
+
+// accessKinds returns the kinds that give access to a provider and its resources.
+func accessKinds() []kind {
+	return []kind{
 		{"identity", []string{"identities"}, map[string]subcommand{
 			"generate": {"", "Print the Identity for a consumer", "--remote-cluster-id rome > identity.yaml",
 				generateIdentity},
@@ -69,13 +84,6 @@ func kindsOfObjects() []kind {
 			"generate": {"", "Print a kubeconfig with which one consumer can peer with this cluster, and nothing else",
 				"--consumer-cluster-id rome > milan-for-rome.yaml", generatePeeringUser},
 			"delete": {"", "Take the access of a peering user away", "--consumer-cluster-id rome", deletePeeringUser},
-		}},
-		{"publickey", []string{"publickeys", "publickeies"}, map[string]subcommand{
-			"create": {"NAME", "Give the gateway the public key of a peer",
-				peer + " --public-key zqxVQ3yFlYV0O1m3xXbqQOsI8hyxbE7+cV3qZJm0+Qg=", createPublicKey},
-			"generate": {"", "Print the public key of a gateway for the peer",
-				"--gateway-type client --gateway-name milan > key.yaml", generatePublicKey},
-			"delete": {"NAME", "Delete a publickey", "milan", deleteObject(&netv1beta1.PublicKey{}, "PublicKey")},
 		}},
 		{"resourceslice", []string{"rs", "resourceslices"}, map[string]subcommand{
 			"create": {"NAME", "Ask a provider for resources",
@@ -104,7 +112,7 @@ func (e *env) kindCommands() []*cobra.Command {
 		group("get", "Print a secret of a peering"),
 	}
 	for _, verb := range verbs {
-		for _, k := range kindsOfObjects() {
+		for _, k := range slices.Concat(networkKinds(), accessKinds()) {
 			if sub, ok := k.verbs[verb.Name()]; ok {
 				e.addNoun(verb, k.noun, k.aliases, sub)
 			}

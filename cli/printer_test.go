@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -106,4 +108,28 @@ func TestOwnLinesStay(t *testing.T) {
 	if diff := cmp.Diff(want, slices.Collect(strings.Lines(out.String()))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestLongWaitsAreNamed: without a terminal, a wait of more than two seconds is named, and again every
+// minute with what it waits for by then. Data ends it.
+func TestLongWaitsAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out, printed strings.Builder
+		p := newPrinter(&out, &printed)
+		p.busy(local, func() string { return "Short" })
+		time.Sleep(waitNamedAfter - time.Millisecond) // of the bubble's clock
+		text := "Waiting"
+		p.busy(remote, func() string { return text })
+		time.Sleep(waitNamedAfter)
+		synctest.Wait()
+		text = "Waiting for pod gw"
+		time.Sleep(waitNamedEvery)
+		synctest.Wait()
+		fmt.Fprint(data{p, &printed}, "data\n")
+		time.Sleep(waitNamedEvery)
+		const want = " WAIT   (remote) Waiting (2s)\n WAIT   (remote) Waiting for pod gw (1m2s)\n"
+		if out.String() != want || printed.String() != "data\n" {
+			t.Errorf("printed %q and %q", out.String(), printed.String())
+		}
+	})
 }

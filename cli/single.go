@@ -44,11 +44,9 @@ func (e *env) addNoun(parent *cobra.Command, noun string, aliases []string, sub 
 		o.Args = oneArgument
 	}
 	flags := o.Flags()
-	call := "  liqoctl " + parent.Name() + " " + noun + " " + sub.example
-	o.Example = call
+	o.Example = "  liqoctl " + parent.Name() + " " + noun + " " + sub.example
 	if verb := parent.Name(); verb != "generate" && verb != "get" {
 		e.addDryRunFlag(flags)
-		o.Example += "\n" + call + " --dry-run=server"
 	}
 	flags.StringVarP(&o.namespace, "namespace", "n", "",
 		"Namespace of the object (default: the tenant namespace of the peer)")

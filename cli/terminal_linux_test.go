@@ -40,7 +40,8 @@ func terminal(t *testing.T) (user, screen *os.File) {
 
 // TestTerminal: a terminal shows the object that a wait is for, and the problem that it reports.
 func TestTerminal(t *testing.T) {
-	t.Parallel()
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
 	archive, err := txtar.ParseFile("testdata/cluster/uninstall-refuses-while-in-use.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -49,22 +50,43 @@ func TestTerminal(t *testing.T) {
 	for _, name := range []string{"rome.yaml", "busy.yaml", "verdict.yaml"} {
 		s.apply(t, "rome", s.file(t, archive, name))
 	}
+	text := onTerminal(t, "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "15s", "--kubeconfig", s.dir+"/rome")
+	const want = "Unoffloading namespace a: 4 pods still run remotely (four, one, three and 1 more); waiting for the remote namespaces at milan"
+	if !strings.Contains(text, want) {
+		t.Errorf("the terminal showed %q, want in it %q", text, want)
+	}
+}
+
+// onTerminal returns what a terminal shows of a call of liqoctl that fails.
+func onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
 	user, screen := terminal(t)
 	shown := make(chan string)
 	go func() {
 		text, _ := io.ReadAll(screen) // it ends with an error when the user leaves
 		shown <- string(text)
 	}()
-	args := []string{"liqoctl", "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "15s", "--kubeconfig", s.dir + "/rome"}
-	if code := cli.Run(t.Context(), args, genericiooptions.IOStreams{In: user, Out: user, ErrOut: user}); code != 1 {
+	streams := genericiooptions.IOStreams{In: user, Out: user, ErrOut: user}
+	if code := cli.Run(t.Context(), append([]string{"liqoctl"}, args...), streams); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if err := user.Close(); err != nil {
 		t.Fatal(err)
 	}
-	text := <-shown
-	const want = "Unoffloading namespace a: 4 pods still run remotely (four, one, three and 1 more); waiting for the remote namespaces at milan"
-	if !strings.Contains(text, want) {
-		t.Errorf("the terminal showed %q, want in it %q", text, want)
+	return <-shown
+}
+
+// TestNoColour: a terminal gets colours unless the user or the terminal does not want them.
+func TestNoColour(t *testing.T) {
+	for _, c := range []struct {
+		noColour, term string
+		want           bool
+	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
+		t.Setenv("NO_COLOR", c.noColour)
+		t.Setenv("TERM", c.term)
+		text := onTerminal(t, "info", "--kubeconfig", t.TempDir()+"/missing")
+		if has := strings.Contains(text, "\x1b"); has != c.want || !strings.Contains(text, "cannot use the kubeconfig") {
+			t.Errorf("NO_COLOR=%s TERM=%s: %q", c.noColour, c.term, text)
+		}
 	}
 }

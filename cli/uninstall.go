@@ -43,6 +43,7 @@ func (e *env) uninstallCommand() *cobra.Command {
 	addLiqoFlag(cmd.Flags(), "namespace", "n", "")
 	cmd.Flags().BoolVar(&purge, "purge", false, "Remove the kinds and the namespaces of Liqo too")
 	addTimeoutFlag(cmd.Flags(), 10*time.Minute)
+	addChartDryRunFlag(cmd.Flags(), &e.dryRun)
 	return cmd
 }
 
@@ -70,27 +71,36 @@ func (s *script) uninstall(c *cluster, purge bool) error {
 		return errors.New("Liqo is still in use; remove what is named above first")
 	}
 	s.info(noCluster, "Pre-uninstall checks passed")
-	s.busy(noCluster, "Uninstalling Liqo")
-	watching, done := context.WithCancel(s.ctx)
-	go c.showPods(watching)
-	err = s.removeRelease(c.namespace)
-	done()
-	if err != nil {
+	if err := s.endRelease(c); err != nil {
 		return err
 	}
 	s.info(noCluster, "Liqo uninstalled")
 	if !purge {
 		return nil
 	}
-	s.busy(noCluster, "Removing kinds and namespaces")
-	// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
-	if err := inParallel(func() error { return s.purgeCRDs(c) },
-		func() error { return s.purgeNamespaces(c, own) }); err != nil {
-		return err
+	if !s.env.dry() {
+		s.busy(noCluster, "Removing kinds and namespaces")
+		// Kubernetes takes 5 s for the kinds, and as long for the namespaces.
+		if err := inParallel(func() error { return s.purgeCRDs(c) },
+			func() error { return s.purgeNamespaces(c, own) }); err != nil {
+			return err
+		}
 	}
 	s.info(noCluster, "Liqo CRDs purged")
 	s.info(noCluster, "Liqo namespaces deleted")
 	return nil
+}
+
+// endRelease uninstalls the chart and shows the pods that are left meanwhile.
+func (s *script) endRelease(c *cluster) error {
+	if s.env.dry() {
+		return nil
+	}
+	s.busy(noCluster, "Uninstalling Liqo")
+	watching, done := context.WithCancel(s.ctx)
+	defer done()
+	go c.showPods(watching)
+	return s.removeRelease(c.namespace)
 }
 
 // hasLiqo reports whether Liqo is or was installed in c.namespace: its keys stay after an
