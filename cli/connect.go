@@ -313,12 +313,20 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 func (c *cluster) storedID(ctx context.Context) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
 	defer cancel()
-	stored := &corev1.ConfigMap{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, c.unreachable(ctx, err)
+	stored, answered := &corev1.ConfigMap{}, make(chan error, 1)
+	// The discovery of kinds within the first request does not end with its context.
+	go func() {
+		answered <- c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: api.ClusterIDConfigMap}, stored)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, c.unreachable(ctx, ctx.Err())
+	case err := <-answered:
+		if client.IgnoreNotFound(err) != nil {
+			return nil, c.unreachable(ctx, err)
+		}
+		return stored, nil
 	}
-	return stored, nil
 }
 
 // unreachable returns in one line why the first request failed.

@@ -205,7 +205,7 @@ func (w *watched) Write(b []byte) (int, error) {
 }
 
 // TestProgress: whatever a verb asks of a cluster that does not answer, a line says so after two
-// seconds, and no output without a terminal has escape sequences.
+// seconds, an interrupt ends it, and no output without a terminal has escape sequences.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	skip := map[string]bool{"install aks": true, "install eks": true, "install gke": true} // they ask a cloud
@@ -216,7 +216,7 @@ func TestProgress(t *testing.T) {
 		}
 		example, _, _ := strings.Cut(cmd.Example, "\n")
 		args := append(callsOf("liqoctl", strings.ReplaceAll(example, " --client", ""))[0], "--skip-confirm")
-		kubeconfig, leave := silentCluster(t)
+		kubeconfig := silentCluster(t)
 		args = append(args, "--kubeconfig", kubeconfig)
 		for i, arg := range args {
 			if arg == "milan.yaml" {
@@ -227,7 +227,7 @@ func TestProgress(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			waits := false
-			out := &watched{then: func() { waits = true; stop(); leave() }}
+			out := &watched{then: func() { waits = true; stop() }}
 			streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}
 			code := cli.Run(ctx, append([]string{"liqoctl"}, args...), streams)
 			if !waits || code != 1 || strings.Contains(out.String(), "\x1b") {
@@ -238,31 +238,19 @@ func TestProgress(t *testing.T) {
 	running.Wait()
 }
 
-// silentCluster returns a kubeconfig whose server accepts connections and does not answer, and a
-// function that closes them.
-func silentCluster(t *testing.T) (kubeconfig string, leave func()) {
+// silentCluster returns a kubeconfig whose server accepts connections and does not answer.
+func silentCluster(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := make(chan struct{})
-	leave = sync.OnceFunc(func() { close(left); _ = listener.Close() }) // it is not used any more
-	t.Cleanup(leave)
-	go func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() { <-left; _ = connection.Close() }() // nobody reads from it any more
-		}
-	}()
-	kubeconfig = filepath.Join(t.TempDir(), "silent")
+	t.Cleanup(func() { _ = listener.Close() }) // nothing is left to do
+	path := filepath.Join(t.TempDir(), "silent")
 	content := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "+
 		"clusters: [{name: c, cluster: {server: \"http://%s\"}}]}", listener.Addr())
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return kubeconfig, leave
+	return path
 }

@@ -78,25 +78,32 @@ func Root(name string, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 // manual says what holds for all commands.
-const manual = `liqoctl installs Liqo in a cluster, joins clusters as peers and shows how the peerings are.
+const manual = `liqoctl installs Liqo in a cluster, joins clusters as peers and shows how the
+peerings are.
 
-Output: data goes to standard output, lines about the work to standard error: INFO, WARN and ERRO. What takes more
-than two seconds is shown meanwhile: on a terminal by a line that changes, elsewhere by lines with WAIT. Only on a
-terminal there are colours and other escape sequences, and none if NO_COLOR is set or TERM is dumb.
+Output: data goes to standard output, lines about the work to standard error:
+INFO, WARN and ERRO. What takes more than two seconds is shown meanwhile: on a
+terminal by a line that changes, elsewhere by lines with WAIT. Only on a
+terminal there are colours and other escape sequences, and none if NO_COLOR is
+set or TERM is dumb.
 
-Exit code: 0 after success, also with warnings. 1 after any error: wrong arguments, a cluster that refuses or does not
-answer, a time that has passed, a question that was not answered with yes, an interrupt.
+Exit code: 0 after success, also with warnings. 1 after any error: wrong
+arguments, a cluster that refuses or does not answer, a time that has passed, a
+question that was not answered with yes, an interrupt.
 
-Dry run: --dry-run=client changes nothing, asks nothing and says what would be done; --dry-run=server also lets the API
-server check it. Verbs that create, change or delete objects have it. peer, authenticate, network init, network
-connect, generate tenant, generate peering-user, move volume and test network have none: what each of their steps sends
-depends on what controllers answer to the one before. install and uninstall have --dry-run=client only: without the
+Dry run: --dry-run=client changes nothing, asks nothing and says what would be
+done; --dry-run=server also lets the API server check it. Verbs that create,
+change or delete objects have it. peer, authenticate, network init, network
+connect, generate tenant, generate peering-user, move volume and test network
+have none: what each of their steps sends depends on what controllers answer to
+the one before. install and uninstall have --dry-run=client only: without the
 chart's kinds, the API server cannot check the rest of it.
 
-Formats: -o json, yaml or name, as in kubectl. create and offload print the object with it and create nothing, unless
---dry-run=none is given as well.
+Formats: -o json, yaml or name, as in kubectl. create and offload print the
+object with it and create nothing, unless --dry-run=none is given as well.
 
-Completion: 'liqoctl completion --help' says how shells complete commands, flags and the names of objects.`
+Completion: 'liqoctl completion --help' says how shells complete commands,
+flags and the names of objects.`
 
 // newRoot is Root for one run that ends with ctx and prints its lines with p.
 func newRoot(ctx context.Context, name string, streams genericiooptions.IOStreams, p *printer) *cobra.Command {
