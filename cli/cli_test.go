@@ -189,7 +189,7 @@ func (s *session) hide(text string) string {
 }
 
 // waits matches the lines about what takes long, on a slow machine more than on a fast one.
-var waits = regexp.MustCompile(`(?m)^ WAIT   .*\n`)
+var waits = regexp.MustCompile(` WAIT   .*\n`)
 
 // times matches the durations that -v prints.
 var times = regexp.MustCompile(`\b[0-9]+\.[0-9]{2}s\b`)
