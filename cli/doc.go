@@ -11,5 +11,7 @@
 // script.go runs its steps concurrently and prints their lines in order. cluster.go sends requests,
 // await.go waits for objects, and explain.go returns why a wait timed out. kinds.go lists what
 // create, generate, get and delete work on; peerobjects.go reads what info peer prints. gather.go
-// fills the archive that package bundle describes.
+// fills the archive that package bundle describes. root.go gives all verbs what users of kubectl
+// expect: arguments.go suggests words, flagnames.go completes flags, dryrun.go makes writes change
+// nothing. habits_test.go lists the verbs that lack some of it, and why.
 package cli
