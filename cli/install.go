@@ -156,6 +156,7 @@ func (s *script) install(c *cluster, chart *chart.Chart, o *installOptions) erro
 	if o.provider == "eks" {
 		s.warn(noCluster, "EKS signs no client certificates: this cluster can be a consumer, but no provider")
 	}
+	s.busy(noCluster, "Checking the parameters")
 	vals, err := o.merged(facts)
 	if err != nil {
 		return err

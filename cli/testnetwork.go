@@ -155,6 +155,7 @@ func (t *trial) providers() []*cluster { return t.all[1:] }
 
 // run creates the objects and tries all paths.
 func (t *trial) run() error {
+	t.busy(noCluster, "Reading the nodes")
 	if err := t.readNodes(); err != nil {
 		return err
 	}

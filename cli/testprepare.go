@@ -79,6 +79,7 @@ func (t *trial) prepare() error {
 		}
 	}
 	objects := t.trialObjects()
+	t.busy(noCluster, "Creating pods and Services")
 	for _, o := range objects {
 		if err := o.apply(t.ctx, o.object); err != nil {
 			return err
