@@ -165,6 +165,7 @@ func (e *env) networkFlagNames(cmd *cobra.Command) map[string]names {
 		"type":                         templateKinds("client"),
 		"template-name":                clients,
 		"template-namespace":           namespaceNames(),
+		"only-namespaces":              namespaceNames(),
 	}
 	if cmd.Name() == "gatewayserver" {
 		out["type"], out["template-name"] = templateKinds("server"), servers
