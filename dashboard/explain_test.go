@@ -36,7 +36,7 @@ func TestExplain(t *testing.T) {
 		s.Add(pod)
 	}
 	text := page(t, s, "/workloads")
-	has(t, text, "Of 4 further pods only the status is shown")
+	has(t, text, "Of 3 further pods only the status is shown")
 	if n := strings.Count(text, "cannot get image"); n != mostExplained+1 {
 		t.Errorf("%d pods say what keeps them", n)
 	}
