@@ -34,7 +34,7 @@ func (s *Snapshot) shortages() map[string][]string {
 		}
 		free, told := s.free(v), map[corev1.ResourceName]bool{}
 		for _, pod := range waiting {
-			for _, name := range slices.Sorted(maps.Keys(pod.demand)) {
+			for _, name := range pod.short {
 				asked := pod.demand[name]
 				left, granted := free[name]
 				if granted && !told[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
@@ -65,10 +65,13 @@ func (s *Snapshot) shortage(v *offv1beta1.VirtualNode, pod waitingPod, name core
 		"--resource %s=%s'", s.Command, slice, v.Namespace, v.Spec.ClusterID, name, granted.String())
 }
 
-// waitingPod is a pod without a node. Its demand holds what the scheduler finds too little of.
+// waitingPod is a pod without a node.
 type waitingPod struct {
 	*corev1.Pod
 	demand corev1.ResourceList
+	// short lists what the scheduler finds too little of, by name.
+	short    []corev1.ResourceName
+	selector labels.Selector
 }
 
 // waiting returns the pods that nodes have too little for, of namespaces that are offloaded.
@@ -83,15 +86,16 @@ func (s *Snapshot) waiting() []waitingPod {
 		if pod.Spec.NodeName != "" || !offloaded[pod.Namespace] {
 			continue
 		}
-		demand := offloadingplan.Demand(&pod.Spec)
-		maps.DeleteFunc(demand, func(name corev1.ResourceName, _ resource.Quantity) bool {
-			return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		w := waitingPod{Pod: pod, demand: offloadingplan.Demand(&pod.Spec),
+			selector: labels.SelectorFromSet(pod.Spec.NodeSelector)}
+		for _, name := range slices.Sorted(maps.Keys(w.demand)) {
+			if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "Insufficient "+string(name))
-			})
-		})
-		if len(demand) > 0 {
-			out = append(out, waitingPod{pod, demand})
+			}) {
+				w.short = append(w.short, name)
+			}
 		}
+		out = append(out, w)
 	}
 	return out
 }
@@ -99,11 +103,15 @@ func (s *Snapshot) waiting() []waitingPod {
 // free returns what is granted for a virtual node and not requested by pods on it; negative if they
 // request more.
 func (s *Snapshot) free(v *offv1beta1.VirtualNode) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	offloadingplan.Add(out, v.Spec.ResourceQuota.Hard)
+	out := v.Spec.ResourceQuota.Hard.DeepCopy()
 	for i := range s.Pods.Items {
 		if pod := &s.Pods.Items[i]; pod.Spec.NodeName == v.Name && !api.Finished(pod.Status.Phase) {
-			offloadingplan.Subtract(out, offloadingplan.Demand(&pod.Spec))
+			for name, used := range offloadingplan.Demand(&pod.Spec) {
+				if left, granted := out[name]; granted {
+					left.Sub(used)
+					out[name] = left
+				}
+			}
 		}
 	}
 	return out
@@ -115,6 +123,6 @@ func (pod waitingPod) selects(n *corev1.Node) bool {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		required = ptr.Deref(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution, required)
 	}
-	return labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(n.Labels)) &&
+	return pod.selector.Matches(labels.Set(n.Labels)) &&
 		offloadingplan.Selects(required.NodeSelectorTerms, n.Name, n.Labels)
 }
