@@ -46,13 +46,13 @@ func TestExplain(t *testing.T) {
 // and about a former pod of the name, do not.
 func TestNodeAtProvider(t *testing.T) {
 	s := recorded(t)
-	there := `milan</a></td><td>milan</td><td>milan-2</td>`
+	there := `milan</a></td><td class="name">milan</td><td class="name">milan-2</td>`
 	has(t, page(t, s, "/workloads"), there)
 	e := &s.Events.Items[slices.IndexFunc(s.Events.Items, func(e corev1.Event) bool { return e.Source.Host != "" })]
 	later := e.DeepCopy()
 	later.Source.Host, later.LastTimestamp.Time = "milan-3", e.LastTimestamp.Add(time.Minute)
 	s.Add(later)
-	has(t, page(t, s, "/workloads"), `<td>milan-3</td>`)
+	has(t, page(t, s, "/workloads"), `<td class="name">milan-3</td>`)
 	s.Events.Items = s.Events.Items[:len(s.Events.Items)-1]
 	for _, change := range []func(*corev1.Event){
 		func(e *corev1.Event) { e.Labels["offloading.liqo.io/origin"] = "naples" },
