@@ -204,8 +204,8 @@ func (w *watched) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// TestProgress: whatever a verb asks of a cluster that does not answer, a line says so after two
-// seconds, an interrupt ends it, and no output without a terminal has escape sequences.
+// TestProgress: whatever a verb asks of a cluster that does not answer, a line says so after the time
+// that waits are named after, an interrupt ends it, and no output without a terminal has escape sequences.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	skip := map[string]bool{"install aks": true, "install eks": true, "install gke": true} // they ask a cloud

@@ -42,13 +42,13 @@ const (
 	noWrap, wrap = "\033[?7l", "\033[?7h"
 )
 
-const (
-	// waitNamedAfter is how long something may take without a terminal before a line names it. On a
-	// terminal it is shown at once.
-	waitNamedAfter = 2 * time.Second
-	// waitNamedEvery is when the line is repeated, for logs that nobody scrolls back.
-	waitNamedEvery = time.Minute
-)
+// waitNamedAfter is how long something may take without a terminal before a line names it: longer than
+// steps usually take, so that scripts find the lines they know. On a terminal it is shown at once. Tests
+// shorten it.
+var waitNamedAfter = 30 * time.Second
+
+// waitNamedEvery is when the line is repeated, for logs that nobody scrolls back.
+const waitNamedEvery = time.Minute
 
 // label is the first word of a status line.
 type label string

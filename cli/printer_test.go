@@ -110,7 +110,9 @@ func TestOwnLinesStay(t *testing.T) {
 	}
 }
 
-// TestLongWaitsAreNamed: without a terminal, a wait of more than two seconds is named, and again every
+func init() { waitNamedAfter = 2 * time.Second }
+
+// TestLongWaitsAreNamed: without a terminal, a long wait is named, and again every
 // minute with what it waits for by then. Data ends it.
 func TestLongWaitsAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -82,8 +82,8 @@ const manual = `liqoctl installs Liqo in a cluster, joins clusters as peers and 
 peerings are.
 
 Output: data goes to standard output, lines about the work to standard error:
-INFO, WARN and ERRO. What takes more than two seconds is shown meanwhile: on a
-terminal by a line that changes, elsewhere by lines with WAIT. Only on a
+INFO, WARN and ERRO. On a terminal a line that changes shows what takes time;
+elsewhere a line with WAIT names what takes more than half a minute. Only on a
 terminal there are colours and other escape sequences, and none if NO_COLOR is
 set or TERM is dumb.
 

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -229,6 +230,7 @@ func (c cluster) kubectl(t *testing.T, args ...string) string {
 func (c cluster) liqoctl(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	stdout, stderr, err := command("liqoctl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	stderr = waits.ReplaceAllString(stderr, "")
 	if exit, ok := err.(*exec.ExitError); ok {
 		return stdout, stderr, exit.ExitCode()
 	}
@@ -237,6 +239,9 @@ func (c cluster) liqoctl(t *testing.T, args ...string) (stdout, stderr string, c
 	}
 	return stdout, stderr, 0
 }
+
+// waits matches the lines about what takes long, which a busy machine makes liqoctl print.
+var waits = regexp.MustCompile(` WAIT   .*\n`)
 
 // must runs liqoctl and fails the test when liqoctl fails.
 func (c cluster) must(t *testing.T, args ...string) (stdout, stderr string) {

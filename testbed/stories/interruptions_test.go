@@ -100,7 +100,7 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 			t.Errorf("%s: the controller is not back: %v\n%s", c.name, err, out)
 		}
 	})
-	return all.String()
+	return waits.ReplaceAllString(all.String(), "")
 }
 
 // providerHangs, while rome is peered with milan: milan's API server is stopped in the middle of everything. rome

@@ -332,8 +332,9 @@ func peerAsUser(t *testing.T) {
 	}
 	asUser := func(verb string) string {
 		t.Helper()
-		return onTestbed(t, "exec", "rome", "n1", "--", "sh", "-c", fmt.Sprintf("KUBECONFIG=%s %s %s --server %s --remote-kubeconfig - < %s",
+		out := onTestbed(t, "exec", "rome", "n1", "--", "sh", "-c", fmt.Sprintf("KUBECONFIG=%s %s %s --server %s --remote-kubeconfig - < %s",
 			rome.kubeconfig, find("liqoctl"), verb, rome.api, file))
+		return waits.ReplaceAllString(out, "")
 	}
 	if out := asUser("peer --gw-server-service-type NodePort"); out != peerLines {
 		t.Errorf("peer printed other lines than the mission:\n%s", out)
