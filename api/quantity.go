@@ -20,125 +20,182 @@ const (
 	mostExponent = 20
 	// mostDigits bounds the characters of quantities.
 	mostDigits = 64
-	// mostQuantity replaces quantities beyond these bounds: 2^63-1.
+	// mostQuantity replaces other quantities: 2^63-1.
 	mostQuantity = "9223372036854775807"
 )
 
-// DecodeBounded decodes JSON that a peer may have written. resource.Quantity takes exponents of any size, and decodes,
-// compares and adds them in time and memory that grow with ten to their power: 1e10000000 takes seconds, and larger
-// ones stop a process. Where a pod or a slice has such a quantity, it becomes more than anybody grants.
+// DecodeBounded decodes JSON that a peer may have written, after BoundQuantities.
 func DecodeBounded(text []byte, into any) error {
-	if hasLongNumber(text) {
-		decoder := gojson.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		var tree any
-		if err := decoder.Decode(&tree); err != nil {
-			return fmt.Errorf("read quantities: %w", err)
-		}
-		bounded, err := gojson.Marshal(boundedIn(tree, ""))
-		if err != nil {
-			return fmt.Errorf("bound quantities: %w", err)
-		}
-		text = bounded
+	text, err := BoundQuantities(text)
+	if err != nil {
+		return err
 	}
 	return json.Unmarshal(text, into)
 }
 
-// hasLongNumber reports whether a number, or a text that is one, has an exponent of three digits, more than mostDigits
-// characters or escaped ones. It looks at each byte about once, because all objects of peers pass here.
-func hasLongNumber(text []byte) bool {
-	inWord := false
-	for at := 0; at < len(text); at++ {
-		c := text[at]
-		if c == '\\' && isEscapedNumber(text[at:]) {
-			return true
-		}
-		begins := isOfNumber(c) && !inWord
-		if inWord = isOfNumber(c) || isLetter(c); !begins {
-			continue
-		}
-		digits := ofNumber(text[at:])
-		if digits > mostDigits {
-			return true
-		}
-		if at += digits; at < len(text) && text[at]|0x20 == 'e' {
-			exponent := ofNumber(text[at+1:])
-			at += exponent
-			if exponent > 2 && (at+1 == len(text) || !isLetter(text[at+1])) { // else a part of a hash
+// BoundQuantities returns JSON in which all quantities of objects are legal and of usual size. resource.Quantity takes
+// exponents of any size, and decodes, compares and adds them in time and memory that grow with ten to their power:
+// 1e10000000 takes seconds, and larger ones stop a process. One that is not legal stops the decoding of a whole list.
+// Such quantities become more than anybody grants. An error says that the text is not JSON.
+func BoundQuantities(text []byte) ([]byte, error) {
+	if !hasOddQuantity(text) {
+		return text, nil
+	}
+	decoder := gojson.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read quantities: %w", err)
+	}
+	bounded, err := gojson.Marshal(boundedIn(tree, place{}))
+	if err != nil {
+		return nil, fmt.Errorf("bound quantities: %w", err)
+	}
+	return bounded, nil
+}
+
+// place holds the keys of an object and of the value in it that is looked at; empty in lists.
+type place struct{ object, value string }
+
+// isQuantity reports whether a text or a number there is a quantity: one of a list of resources, or a field of its own.
+// Labels may have the same keys, but are no objects.
+func (p place) isQuantity() bool {
+	switch p.object {
+	case "resources", "requests", "limits", "overhead", "capacity", "allocatable", "allocatedResources", "hard", "used":
+		return true
+	case "emptyDir":
+		return p.value == "sizeLimit"
+	case "resourceFieldRef":
+		return p.value == "divisor"
+	}
+	return false
+}
+
+// hasOddQuantity reports whether a text has a quantity that isUsual refuses. It looks at each byte once and decodes
+// nothing, because all objects of peers pass here: keys and quantities with escapes are odd.
+func hasOddQuantity(text []byte) bool {
+	var outer []place
+	var at place
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '{':
+			outer, at = append(outer, at), place{object: at.value}
+		case '[':
+			outer, at = append(outer, at), place{}
+		case '}', ']':
+			if len(outer) == 0 {
+				return true // it is not JSON
+			}
+			outer, at = outer[:len(outer)-1], outer[len(outer)-1]
+		case ' ', '\t', '\r', '\n', ',', ':':
+		case '"':
+			content := stringAt(text[i+1:])
+			if i += len(content) + 1; isKey(text[min(i+1, len(text)):]) {
+				if bytes.IndexByte(content, '\\') >= 0 {
+					return true
+				}
+				at.value = string(content)
+			} else if at.isQuantity() && !isUsual(content) {
 				return true
 			}
-		} else {
-			at-- // the next may end the word
+		default: // a number, or true, false or null
+			end := i
+			for end < len(text) && bytes.IndexByte([]byte(" \t\r\n,]}"), text[end]) < 0 {
+				end++
+			}
+			if at.isQuantity() && (c == '-' || '0' <= c && c <= '9') && !isUsual(text[i:end]) {
+				return true
+			}
+			i = end - 1
 		}
 	}
 	return false
 }
 
-// ofNumber returns how many bytes at the beginning of a text can be those of a number without its exponent.
-func ofNumber(text []byte) int {
-	for at, c := range text {
-		if !isOfNumber(c) {
-			return at
+// stringAt returns the content of a JSON string whose first quote is before the text.
+func stringAt(text []byte) []byte {
+	for end := 0; ; {
+		next := bytes.IndexByte(text[end:], '"')
+		if next < 0 {
+			return text
+		}
+		end += next
+		escapes := 0
+		for escapes < end && text[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return text[:end]
+		}
+		end++
+	}
+}
+
+// isKey reports whether a string was a key, given the text after it.
+func isKey(text []byte) bool {
+	for _, c := range text {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == ':'
 		}
 	}
-	return len(text)
+	return false
 }
 
-func isOfNumber(c byte) bool { return '0' <= c && c <= '9' || c == '.' || c == '+' || c == '-' }
+var quantity = regexp.MustCompile(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE]([+-]?[0-9]+))?$`)
 
-func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-
-// isEscapedNumber reports whether a text begins with an escape, such as \u0065, of a character of numbers.
-func isEscapedNumber(text []byte) bool {
-	if len(text) < 6 || text[1] != 'u' {
+// isUsual reports whether a text is a legal quantity of usual size.
+func isUsual(text []byte) bool {
+	if len(text) > mostDigits {
 		return false
 	}
-	c, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return err == nil && c < 0x80 && (isOfNumber(byte(c)) || c|0x20 == 'e')
+	if isPlain(text) {
+		return true
+	}
+	found := quantity.FindSubmatch(text)
+	if found == nil {
+		return false
+	}
+	if len(found[1]) == 0 {
+		return true
+	}
+	exponent, err := strconv.Atoi(string(found[1]))
+	return err == nil && -mostExponent <= exponent && exponent <= mostExponent
 }
 
-// ofQuantities are the fields of pods and slices whose values are quantities or hold some by name.
-var ofQuantities = map[string]bool{
-	"resources": true, "requests": true, "limits": true, "overhead": true, "sizeLimit": true, "divisor": true,
+// isPlain reports whether a text is digits with a common suffix, as nearly all quantities are.
+func isPlain(text []byte) bool {
+	digits := 0
+	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
+		digits++
+	}
+	switch string(text[digits:]) {
+	case "", "m", "Ki", "Mi", "Gi":
+		return digits > 0
+	}
+	return false
 }
 
-// boundedIn returns a tree of JSON whose quantities are bounded. The field is that of the tree; empty in others.
-func boundedIn(tree any, field string) any {
+// boundedIn returns a tree of JSON whose quantities are bounded.
+func boundedIn(tree any, at place) any {
 	switch tree := tree.(type) {
 	case map[string]any:
 		for key, value := range tree {
-			below := key
-			if _, isLeaf := value.(map[string]any); !isLeaf && ofQuantities[field] {
-				below = field
-			}
-			tree[key] = boundedIn(value, below)
+			tree[key] = boundedIn(value, place{at.value, key})
 		}
 	case []any:
 		for i := range tree {
-			tree[i] = boundedIn(tree[i], "")
+			tree[i] = boundedIn(tree[i], place{})
 		}
 	case string:
-		if ofQuantities[field] && isLongQuantity(tree) {
+		if at.isQuantity() && !isUsual([]byte(tree)) {
 			return mostQuantity
 		}
 	case gojson.Number:
-		if ofQuantities[field] && isLongQuantity(tree.String()) {
+		if at.isQuantity() && !isUsual([]byte(tree)) {
 			return mostQuantity
 		}
 	}
 	return tree
-}
-
-var withExponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE]([+-]?[0-9]+)$`)
-
-func isLongQuantity(text string) bool {
-	if len(text) > mostDigits {
-		return true
-	}
-	found := withExponent.FindStringSubmatch(text)
-	if found == nil {
-		return false
-	}
-	exponent, err := strconv.Atoi(found[1])
-	return err != nil || exponent > mostExponent || exponent < -mostExponent
 }

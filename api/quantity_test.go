@@ -22,17 +22,19 @@ import (
 const most = "9223372036854775807"
 
 // TestAttackQuantities: a peer asks for amounts, or grants some, with exponents that a process would not come to an
-// end with, in every field of a pod and of a slice that has a quantity.
+// end with, or that are no amounts, in every field of a pod and of a slice that has a quantity.
 //
 // Outcome: they are decoded at once, as more than anybody grants. Other texts that look like such numbers stay.
 func TestAttackQuantities(t *testing.T) {
 	t.Parallel()
 	for _, amount := range []string{`"1e2147483647"`, `"1e-2147483647"`, `"1E99999999999999999999"`, `1e2147483647`, `"-.5e+1000"`,
-		`"1\u00652147483647"`, `"\u0031e2147483647"`, `"1e\u003999999999"`, `"` + strings.Repeat("9", 100000) + `"`, `"0.` + strings.Repeat("0", 100000) + `1"`} {
+		`" 1e-2147483647"`, `"e2147483647"`, `"+e2147483647"`,
+		`"1e1.5"`, `"1e5."`, `"much"`, `""`, `"5i"`, `1.5e300`, `"1\t"`, `"1\u00652147483647"`, `"\u0031e2147483647"`, `"1e\u003999999999"`, `"` + strings.Repeat("9", 100000) + `"`, `"0.` + strings.Repeat("0", 100000) + `1"`} {
 		pod := &offv1beta1.ShadowPod{}
 		decode(t, `{"spec": {"pod": {
 			"overhead": {"cpu": AMOUNT}, "resources": {"limits": {"cpu":AMOUNT}},
-			"containers": [{"name": "4e123456", "args": ["4e123456"], "resources": {"requests": {"cpu": AMOUNT, "memory": "1Gi"}, "limits":
+			"nodeSelector": {"limits": "none", "requests": "e99999999"},
+			"containers": [{"name": "4e123456", "args": ["4e123456", "a\\"], "resources": {"req\u0075ests": {"cpu": AMOUNT, "memory": "1Gi"}, "limits":
 {"example.org/x":
 AMOUNT}},
 				"env": [{"name": "COMMIT", "value": "4e123456"}, {"valueFrom": {"resourceFieldRef": {"divisor":AMOUNT}}}]}],
@@ -49,6 +51,9 @@ AMOUNT}},
 			if got != most {
 				t.Errorf("%.30s as %s is %.30s", amount, field, got)
 			}
+		}
+		if spec.NodeSelector["limits"] != "none" || spec.NodeSelector["requests"] != "e99999999" {
+			t.Errorf("with %.30s the node selector is %v", amount, spec.NodeSelector)
 		}
 		if c.Name != "4e123456" || c.Args[0] != "4e123456" || c.Env[0].Value != "4e123456" || text(c.Resources.Requests, "memory") != "1Gi" {
 			t.Errorf("with %.30s other fields are %v", amount, c)
@@ -84,7 +89,7 @@ func decode(t *testing.T, object, amount string, into any) {
 // TestUsualQuantitiesStay: what people write is decoded as Kubernetes decodes it.
 func TestUsualQuantitiesStay(t *testing.T) {
 	t.Parallel()
-	for _, amount := range []string{"1", "1.5", "100m", "1Gi", "1e3", "1E6", "2e-3", "+1", "-1", ".5", "12345678901234567890", "0"} {
+	for _, amount := range []string{"1", "1.5", "100m", "1Gi", "1e3", "1E6", "2e-3", "+1", "-1", ".5", "12345678901234567890", "0", "5k", "2Ei", "3E", "1n", "7u", "10."} {
 		object := []byte(`{"resources": {"requests": {"cpu": "` + amount + `"}}, "name": "a"}`)
 		var got, want corev1.Container
 		if err := api.DecodeBounded(object, &got); err != nil {
