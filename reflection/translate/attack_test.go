@@ -9,7 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection/translate"
@@ -64,6 +67,44 @@ func TestAttackPodAddresses(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, out.Status.PodIPs); diff != "" {
 			t.Errorf("%s, networked %v (-want +got):\n%s", c.ip, c.view.Networked, diff)
+		}
+	}
+}
+
+// TestAttackAmountsInStatus: a provider reports amounts of a running container, of a pod and of a volume that nobody can
+// compare within a lifetime. kube-scheduler compares those of pods, and kubelets those of claims.
+//
+// Outcome: they are left out. Other amounts are shown.
+func TestAttackAmountsInStatus(t *testing.T) {
+	for _, amount := range []string{"1e2147483646", "0e2147483646", "-1e400000", "1e30"} {
+		amounts := func() corev1.ResourceList {
+			return corev1.ResourceList{"cpu": resource.MustParse(amount), "memory": resource.MustParse("1Gi")}
+		}
+		both := func() *corev1.ResourceRequirements {
+			return &corev1.ResourceRequirements{Requests: amounts(), Limits: amounts()}
+		}
+		home := webPod()
+		in := corev1.PodStatus{Resources: both(), AllocatedResources: amounts(), ContainerStatuses: []corev1.ContainerStatus{
+			{Name: home.Spec.Containers[0].Name, Resources: both(), AllocatedResources: amounts()}}}
+		out := pulledFrom(home, in).Status
+		c := out.ContainerStatuses[0]
+		for field, got := range map[string]corev1.ResourceList{
+			"requests": c.Resources.Requests, "limits": c.Resources.Limits, "allocated": c.AllocatedResources,
+			"requests of the pod": out.Resources.Requests, "limits of the pod": out.Resources.Limits, "allocated of the pod": out.AllocatedResources,
+		} {
+			if _, has := got["cpu"]; has || got.Memory().String() != "1Gi" {
+				t.Errorf("%s as %s: %d amounts", amount, field, len(got))
+			}
+		}
+		claim := func(amount string) *corev1.PersistentVolumeClaim {
+			return &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Finalizers: []string{api.ClaimFinalizer("milan")}},
+				Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
+					Capacity: corev1.ResourceList{"storage": resource.MustParse(amount)}},
+			}
+		}
+		if got := translate.ClaimStatus(claim("1Gi"), claim(amount), translate.View{Provider: "milan"}); got.Status.Capacity.Storage().String() != "1Gi" {
+			t.Errorf("%s as the size of a volume is shown", amount)
 		}
 	}
 }

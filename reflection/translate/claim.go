@@ -106,7 +106,8 @@ func ClaimStatus(home, remote *corev1.PersistentVolumeClaim, v View) *corev1.Per
 			out.Status.Conditions = append(out.Status.Conditions, c)
 		}
 	}
-	if has := remote.Status.Capacity[corev1.ResourceStorage]; has.Cmp(*home.Status.Capacity.Storage()) > 0 {
+	has := remote.Status.Capacity[corev1.ResourceStorage]
+	if !isHuge(has) && has.Cmp(*home.Status.Capacity.Storage()) > 0 {
 		out.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: has}
 	}
 	return out

@@ -6,10 +6,13 @@ package translate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // These constants limit the status that a provider reports, because it is stored in the consumer's
@@ -52,14 +55,37 @@ func shownStatus(remote *corev1.PodStatus, home *corev1.PodSpec) *corev1.PodStat
 		*statuses = slices.DeleteFunc(*statuses,
 			func(c corev1.ContainerStatus) bool { return !slices.Contains(names, c.Name) })
 		for i := range *statuses {
-			cutState(&(*statuses)[i].State)
-			cutState(&(*statuses)[i].LastTerminationState)
+			status := &(*statuses)[i]
+			cutState(&status.State)
+			cutState(&status.LastTerminationState)
+			dropHuge(status.AllocatedResources)
+			dropHugeOf(status.Resources)
 		}
 	}
+	dropHuge(s.AllocatedResources)
+	dropHugeOf(s.Resources)
 	if s.Size() > largestStatus+len(names)*largestContainer {
 		return nil
 	}
 	return s
+}
+
+// isHuge reports whether an amount is larger than any that Kubernetes writes. A quantity takes an
+// exponent of any size, and is compared in time that grows with ten to its power: kube-scheduler at the
+// consumer compares amounts of pods' statuses, and a kubelet those of claims.
+func isHuge(amount resource.Quantity) bool {
+	return !(math.Abs(amount.AsApproximateFloat64()) <= math.MaxInt64) // zero with a large exponent is not a number
+}
+
+func dropHuge(amounts corev1.ResourceList) {
+	maps.DeleteFunc(amounts, func(_ corev1.ResourceName, amount resource.Quantity) bool { return isHuge(amount) })
+}
+
+func dropHugeOf(r *corev1.ResourceRequirements) {
+	if r != nil {
+		dropHuge(r.Requests)
+		dropHuge(r.Limits)
+	}
 }
 
 // namesOf returns the names of all containers of a pod.
