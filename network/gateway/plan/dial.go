@@ -24,8 +24,8 @@ const (
 	// that is not heard itself goes on sending to the port where it was heard last.
 	redialLate       = 10 * time.Second
 	redialEagerPings = 30
-	// redialBack is the time since the last answer after which every other attempt is from the port
-	// where the server was heard last. Routers and kube-proxy still know that flow, which may lead to a
+	// redialBack is the time since the last answer after which every other attempt is between the port
+	// and the address where the server was heard last. Routers and kube-proxy still know that flow, which may lead to a
 	// server that new flows do not reach: one whose node port changed, until the client is told. In
 	// band it is told through the tunnel. New flows reach a server that moved within 1 s.
 	redialBack = 5 * time.Second
@@ -194,7 +194,7 @@ func (x *Dial) redial(d *decider, fresh bool) {
 			to.From = d.in.ListenPort
 		}
 		if t.Back = t.Back && to.From == 0 && !d.in.TCP; t.Back {
-			to.From = t.Port
+			to.From, to.At = t.Port, t.From
 		}
 		t.Traffic = kernel.Traffic{} // the counters restart with the peer
 		again.Dials = append(again.Dials, to)
@@ -243,7 +243,8 @@ func (x *Dial) due(d *decider) (due []int, lookUp, next bool) {
 	}
 	for _, n := range due {
 		t := &d.Tunnels[n]
-		t.Dialled, t.Back = d.now, d.now.Sub(t.Answered) >= redialBack && !t.Back
+		t.Dialled, t.Back = d.now, d.now.Sub(t.Answered) >= redialBack && t.From.IsValid() && !t.Back
+		next = next && !t.Back // each address is dialled anew in turn
 	}
 	return due, lookUp, next
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -265,6 +266,43 @@ func TestOnlySilentTunnelsBeginAnew(t *testing.T) {
 		}
 		if due, lookup, next := d.Dial.due(&d); !slices.Equal(due, c.due) || lookup != c.lookup || next != c.next {
 			t.Errorf("%s: tunnels %v, DNS %t, next %t; want %v, %t, %t", c.claim, due, lookup, next, c.due, c.lookup, c.next)
+		}
+	}
+}
+
+// TestOldAndNewFlowsTakeTurns: a client of a server at two addresses that is silent dials each of them anew, and between
+// these attempts the one where it was heard, from the port it had then.
+func TestOldAndNewFlowsTakeTurns(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	heardAt := netip.MustParseAddrPort("203.0.113.2:30742")
+	d := decider{now: now, in: Sight{Options: Options{Ping: usual, EndpointPort: 51840}}}
+	d.Peer, d.Holds, d.Dial = "key", true, newDial([]string{"203.0.113.1", "203.0.113.2"})
+	d.Tunnels = []Tunnel{{
+		Health: Health{Started: now.Add(-time.Hour)}.Answer(now, time.Millisecond).Asked(now),
+		heard:  heard{From: heardAt, Port: 40000},
+	}}
+	var early, late []string
+	for range 100 {
+		d.now, d.Dial.Running, d.decision.Actions = d.now.Add(250*time.Millisecond), false, nil
+		d.Dial.redial(&d, true)
+		for _, a := range d.decision.Actions {
+			attempt := a.(Redial).Dials[0]
+			text := fmt.Sprintf("%d to %s", attempt.From, attempt.At.Addr())
+			if d.now.Sub(now) < redialBack {
+				early = append(early, text)
+			} else {
+				late = append(late, text)
+			}
+		}
+	}
+	if all := strings.Join(early, ", "); len(early) < 5 || strings.Contains(all, "40000") {
+		t.Errorf("at first: %s", all)
+	}
+	cycle := strings.Join(late[:4], ", ")
+	for _, want := range []string{"0 to 203.0.113.1", "0 to 203.0.113.2", "40000 to 203.0.113.2"} {
+		if !strings.Contains(cycle, want) {
+			t.Errorf("four attempts after %s: %s", redialBack, cycle)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -28,10 +29,12 @@ type Tunnel struct {
 // heard holds what a client remembers of the traffic in a tunnel.
 type heard struct {
 	Traffic kernel.Traffic
-	// At is the time when the tunnel last brought something, and Port the local port of that.
+	// At is the time when the tunnel last brought something, Port the local port of that, and From the
+	// address it came from.
 	At   time.Time
 	Port int
-	// Dialled is the time of the last new handshake. Back reports whether it was from Port.
+	From netip.AddrPort
+	// Dialled is the time of the last new handshake. Back reports whether it was from Port to From.
 	Dialled time.Time
 	Back    bool
 	// Passed is the number of bytes since Counted. Idle reports whether it was next to nothing the
@@ -68,7 +71,7 @@ func (h *heard) listen(t kernel.Traffic, now time.Time) (suspicious bool) {
 		h.Idle, h.Passed, h.Counted = !busy, 0, now
 	}
 	if t.Received > h.Traffic.Received {
-		h.At, h.Port = now, t.Port
+		h.At, h.Port, h.From = now, t.Port, t.Endpoint
 	}
 	h.Traffic = t
 	return suspicious
