@@ -173,10 +173,11 @@ func (x *Dial) redial(d *decider, fresh bool) {
 		return
 	}
 	due, lookUp, next := x.due(d)
+	back := takeTurns(d.Tunnels, due, d.now)
 	if lookUp {
 		x.LookUp = time.Time{}
 	}
-	if next {
+	if next && !back {
 		x.next()
 	}
 	if len(due) == 0 {
@@ -241,12 +242,18 @@ func (x *Dial) due(d *decider) (due []int, lookUp, next bool) {
 			}
 		}
 	}
-	for _, n := range due {
-		t := &d.Tunnels[n]
-		t.Dialled, t.Back = d.now, d.now.Sub(t.Answered) >= redialBack && t.From.IsValid() && !t.Back
-		next = next && !t.Back // each address is dialled anew in turn
-	}
 	return due, lookUp, next
+}
+
+// takeTurns notes that tunnels are dialled, and reports whether one of them is from its old port. Such an
+// attempt takes no turn of the server's addresses.
+func takeTurns(tunnels []Tunnel, due []int, now time.Time) (back bool) {
+	for _, n := range due {
+		t := &tunnels[n]
+		t.Dialled, t.Back = now, now.Sub(t.Answered) >= redialBack && t.From.IsValid() && !t.Back
+		back = back || t.Back
+	}
+	return back
 }
 
 // redialDue reports whether to dial the server again, and the minimum time since the last attempt.
