@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -290,22 +289,11 @@ func (p *pod) demandIn(message, word string) corev1.ResourceList {
 // offloading, if liqoctl cannot say the same.
 func (c *Cause) offload(namespace string, spec offv1beta1.NamespaceOffloadingSpec) *Cause {
 	format, args := "liqoctl offload namespace %s", []any{namespace}
-	add := func(flag string, arg any) { format, args = format+" "+flag+" %s", append(args, arg) }
-	if spec.PodOffloadingStrategy != "" && spec.PodOffloadingStrategy != offv1beta1.LocalAndRemoteStrategy {
-		add("--pod-offloading-strategy", spec.PodOffloadingStrategy)
+	flags, ok := plan.OffloadFlags(spec)
+	for _, flag := range flags {
+		format, args = format+" "+flag[0]+" %s", append(args, flag[1])
 	}
-	if s := spec.NamespaceMappingStrategy; s != "" && s != offv1beta1.DefaultNameMapping {
-		add("--namespace-mapping-strategy", s)
-	}
-	if spec.RemoteNamespaceName != "" {
-		add("--remote-namespace-name", spec.RemoteNamespaceName)
-	}
-	if spec.ClusterSelector != nil {
-		for _, term := range spec.ClusterSelector.NodeSelectorTerms {
-			add("-l", "'"+selector(term)+"'")
-		}
-	}
-	if before := len(c.Remedies); len(c.typed(format, args...).Remedies) > before {
+	if before := len(c.Remedies); ok && len(c.typed(format, args...).Remedies) > before {
 		return c
 	}
 	return c.typed("kubectl -n %s edit namespaceoffloading %s", namespace, api.NamespaceOffloadingName)
@@ -317,20 +305,6 @@ func (c *Cause) offloadToAll(o *offv1beta1.NamespaceOffloading) *Cause {
 	changed := o.Spec
 	changed.ClusterSelector = nil
 	return c.typed(showNodes).offload(o.Namespace, changed)
-}
-
-// selector returns a term as a label selector; empty if label selectors cannot say the same.
-func selector(term corev1.NodeSelectorTerm) string {
-	same := &metav1.LabelSelector{}
-	for _, r := range term.MatchExpressions {
-		same.MatchExpressions = append(same.MatchExpressions, metav1.LabelSelectorRequirement{Key: r.Key,
-			Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values})
-	}
-	selected, err := metav1.LabelSelectorAsSelector(same)
-	if err != nil || len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
-		return ""
-	}
-	return selected.String()
 }
 
 // values returns the objects of pointers.

@@ -229,12 +229,30 @@ func stateAt(
 	case phase == offloadingv1beta1.NamespaceCreationLoopBackOff:
 		return phase, fmt.Sprintf("namespace %s exists there already, or its name is not granted: "+
 			"have what is in its way removed there, or offload under another name: 'liqoctl unoffload namespace %s', "+
-			"then 'liqoctl offload namespace %[2]s --namespace-mapping-strategy SelectedName "+
-			"--remote-namespace-name …'", remote, root.Namespace)
+			"which deletes the remote namespaces with their volumes, then %s", remote, root.Namespace,
+			offloadRenamed(root))
 	case phase == "" && stalled != nil && strings.Contains(stalled.Message, remote):
 		return offloadingv1beta1.NamespaceCreationLoopBackOff, stalled.Message
 	}
 	return phase, ""
+}
+
+// offloadRenamed returns what offloads a namespace as before, under a remote name that the user chooses.
+func offloadRenamed(root *offloadingv1beta1.NamespaceOffloading) string {
+	spec := root.Spec
+	spec.NamespaceMappingStrategy, spec.RemoteNamespaceName = offloadingv1beta1.SelectedNameMapping, ""
+	flags, ok := OffloadFlags(spec)
+	if !ok {
+		return "create its NamespaceOffloading again, with the strategy SelectedName and a remoteNamespaceName"
+	}
+	command, quote := "liqoctl offload namespace "+root.Namespace, "'"
+	for _, flag := range flags {
+		command += " " + flag[0] + " " + flag[1]
+	}
+	if strings.Contains(command, quote) {
+		quote = `"`
+	}
+	return quote + command + " --remote-namespace-name …" + quote
 }
 
 // peerConditions returns the conditions of the namespace at one peer.

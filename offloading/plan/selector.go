@@ -50,6 +50,35 @@ func all(requirements []corev1.NodeSelectorRequirement, set labels.Set) bool {
 	return true
 }
 
+// OffloadFlags returns the flags of 'liqoctl offload namespace' that say the same as a spec, each with its
+// value as a shell reads it. ok is false if flags cannot say the same of its cluster selector.
+func OffloadFlags(spec offloadingv1beta1.NamespaceOffloadingSpec) (flags [][2]string, ok bool) {
+	if s := spec.PodOffloadingStrategy; s != "" && s != offloadingv1beta1.LocalAndRemoteStrategy {
+		flags = append(flags, [2]string{"--pod-offloading-strategy", string(s)})
+	}
+	if s := spec.NamespaceMappingStrategy; s != "" && s != offloadingv1beta1.DefaultNameMapping {
+		flags = append(flags, [2]string{"--namespace-mapping-strategy", string(s)})
+	}
+	if spec.RemoteNamespaceName != "" {
+		flags = append(flags, [2]string{"--remote-namespace-name", spec.RemoteNamespaceName})
+	}
+	for _, term := range selectorTerms(spec) {
+		selector := labels.NewSelector()
+		for _, r := range term.MatchExpressions {
+			requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
+			if err != nil {
+				return nil, false
+			}
+			selector = selector.Add(*requirement)
+		}
+		if selector.Empty() || len(term.MatchFields) > 0 {
+			return nil, false
+		}
+		flags = append(flags, [2]string{"-l", "'" + selector.String() + "'"})
+	}
+	return flags, true
+}
+
 // selectorTerms returns the terms of a namespace's cluster selector; nil matches every virtual
 // node.
 func selectorTerms(spec offloadingv1beta1.NamespaceOffloadingSpec) []corev1.NodeSelectorTerm {
