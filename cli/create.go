@@ -154,19 +154,21 @@ func createNonce(o *single) work {
 		if err != nil || s.env.dry() {
 			return err
 		}
-		return s.printNonce(c)
+		return s.awaitNonce(c, o.output == "")
 	}
 }
 
-// printNonce waits until the nonce is generated, and prints it.
-func (s *script) printNonce(c *cluster) error {
+// awaitNonce waits until the nonce is generated, and prints it if it is shown.
+func (s *script) awaitNonce(c *cluster, shown bool) error {
 	s.busy(noCluster, "Waiting for nonce to be generated")
 	challenge, err := c.awaitField(s.ctx, c.tenant, api.NonceSecret, api.NonceField)
 	if err != nil {
 		return err
 	}
 	s.info(noCluster, "Nonce generated successfully")
-	s.info(noCluster, "Nonce retrieved: %s", challenge)
+	if shown {
+		s.info(noCluster, "Nonce retrieved: %s", challenge)
+	}
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 func (e *env) forceCommand() *cobra.Command {
-	force := group("force", "Do without the other side what needs both")
+	force := group("force", "End a peering whose other cluster is gone for good")
 	unpeer := &cobra.Command{Use: "unpeer <cluster-id>", Short: "End the peering with a cluster that is gone for good",
 		Example: "  liqoctl force unpeer milan",
 		Args:    oneArgument,
@@ -64,7 +64,7 @@ func (s *script) forceUnpeer(c *cluster, id string) (err error) {
 	if err := s.removeObjects(c, id); err != nil {
 		return err
 	}
-	if err := s.removeNamespace(c, !s.env.dry()); err != nil {
+	if err := s.removeNamespaces(!s.env.dry(), c); err != nil {
 		return c.withLeftoversOf(err, id)
 	}
 	if !s.env.dry() {

@@ -114,7 +114,7 @@ func (s *script) removePeering(consumer, provider *cluster, bidirectional bool, 
 	if err := s.runInOrder(steps...); err != nil || !o.deleteNamespaces {
 		return err
 	}
-	return onEach([]*cluster{consumer, provider}, func(c *cluster) error { return s.removeNamespace(c, o.wait) })
+	return s.removeNamespaces(o.wait, consumer, provider)
 }
 
 // remoteNamespacesTimeout bounds the wait for remote namespaces, whose pods are gone by then: the
@@ -333,23 +333,34 @@ func awaitNothingLeft(ctx context.Context, consumer, provider *cluster, bidirect
 	return inParallel(work...)
 }
 
-func (s *script) removeNamespace(c *cluster, wait bool) error {
-	if c.tenant == "" {
-		s.info(c.side, "Tenant namespace already deleted")
-		return nil
+// removeNamespaces deletes the tenant namespaces of clusters, one after the other so that the lines have an order, and
+// waits until they are gone if wait.
+func (s *script) removeNamespaces(wait bool, clusters ...*cluster) error {
+	var deleted []*cluster
+	for _, c := range clusters {
+		if c.tenant == "" {
+			s.info(c.side, "Tenant namespace already deleted")
+			continue
+		}
+		if _, err := c.remove(s.ctx, tenantNamespaceOf(c)); err != nil {
+			return err
+		}
+		s.info(c.side, "Tenant namespace deleted")
+		deleted = append(deleted, c)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.tenant}}
-	if _, err := c.remove(s.ctx, namespace); err != nil {
-		return err
-	}
-	s.info(c.side, "Tenant namespace deleted")
 	if !wait {
 		return nil
 	}
-	s.busy(c.side, "Waiting until the tenant namespace is gone")
-	if err := c.awaitGone(s.ctx, namespace); err != nil {
-		return fmt.Errorf("delete namespace %s: %w", c.tenant, err)
-	}
-	s.info(c.side, "Ensured tenant namespace absence")
-	return nil
+	return onEach(deleted, func(c *cluster) error {
+		s.busy(c.side, "Waiting until the tenant namespace is gone")
+		if err := c.awaitGone(s.ctx, tenantNamespaceOf(c)); err != nil {
+			return fmt.Errorf("delete namespace %s: %w", c.tenant, err)
+		}
+		s.info(c.side, "Ensured tenant namespace absence")
+		return nil
+	})
+}
+
+func tenantNamespaceOf(c *cluster) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.tenant}}
 }
