@@ -23,10 +23,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return forHelp(cmd, fmt.Errorf("unexpected arguments: %s", strings.Join(args, " ")))
 	}
 	var known []string
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() {
-			known = append(append(known, sub.Name()), sub.Aliases...)
-		}
+	for _, sub := range available(cmd) {
+		known = append(append(known, sub.Name()), sub.Aliases...)
 	}
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := meant(args[0], known); near != "" {

@@ -44,15 +44,15 @@ type tenantChange struct {
 // cordonCommands returns the verbs by which a provider limits what its consumers get.
 func (e *env) cordonCommands() []*cobra.Command {
 	changes := []tenantChange{
-		{verb: "cordon", short: "Give a consumer nothing new; what it has stays", done: "cordoned", asks: true,
-			shortSlice: "Give nothing new for one slice of a consumer; what runs stays", to: authv1beta1.TenantCordoned,
-			from:  authv1beta1.TenantActive,
+		{verb: "cordon", short: "Refuse new slices and pods of a consumer, keep the others", done: "cordoned",
+			asks: true, shortSlice: "Refuse new pods of one slice of a consumer, keep the others",
+			to: authv1beta1.TenantCordoned, from: authv1beta1.TenantActive,
 			warns: "Tenant %q is not active. Activate the tenant to cordon it."},
 		{verb: "uncordon", short: "Serve a cordoned consumer again", done: "uncordoned", asks: true,
 			shortSlice: "Serve a cordoned slice again", to: authv1beta1.TenantActive,
 			from: authv1beta1.TenantCordoned, warns: "Tenant %q is not cordoned"},
-		{verb: "drain", short: "Take back all a consumer has; its pods here end", done: "drained", asks: true,
-			to: authv1beta1.TenantDrained},
+		{verb: "drain", short: "Delete slices and pods of a consumer, refuse new ones", done: "drained",
+			asks: true, to: authv1beta1.TenantDrained},
 		{verb: "activate", short: "Serve a cordoned or drained consumer again", done: "activated",
 			to: authv1beta1.TenantActive},
 	}

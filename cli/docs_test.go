@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -463,5 +464,31 @@ func TestDocsIndex(t *testing.T) {
 		if folder == "../docs/" && name != "README.md" && !strings.Contains(all["../docs/README.md"], "]("+name+")") {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
+	}
+}
+
+// TestReferenceFlags: the reference of each command shows its visible flags, those of its parents included.
+func TestReferenceFlags(t *testing.T) {
+	page, err := os.ReadFile("../docs/reference/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{}
+	for _, section := range strings.Split(string(page), "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	root := newRoot("liqoctl")
+	for path, cmd := range verbs(root) {
+		if path == "help" { // cobra does not count it among the commands
+			continue
+		}
+		shown := sections["# liqoctl"] + sections["liqoctl "+path]
+		cmd.InheritedFlags() // adds them to Flags
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" && !strings.Contains(shown, "| `--"+f.Name+"`") {
+				t.Errorf("the reference of %s lacks --%s", path, f.Name)
+			}
+		})
 	}
 }

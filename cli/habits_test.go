@@ -34,14 +34,17 @@ const (
 	notAName       = "no name of anything"
 	aFile          = "a file, which shells complete"
 	invented       = "a name that the user invents"
+	aScript        = "it prints a script"
 )
 
 // withoutDryRun holds the verbs without --dry-run.
 var withoutDryRun = map[string]string{
 	"dashboard": changesNothing, "gather": changesNothing, "info": changesNothing, "info peer": changesNothing, "version": changesNothing,
 	"why": changesNothing, "get kubeconfig": changesNothing, "get nonce": changesNothing, "generate configuration": changesNothing,
-	"generate identity": changesNothing, "generate publickey": changesNothing,
-	"authenticate": dependsOnReply, "generate tenant": dependsOnReply, "generate peering-user": dependsOnReply, "move volume": dependsOnReply,
+	"generate identity": changesNothing, "generate publickey": changesNothing, "help": changesNothing,
+	"completion bash": changesNothing, "completion fish": changesNothing, "completion powershell": changesNothing,
+	"completion zsh": changesNothing,
+	"authenticate":   dependsOnReply, "generate tenant": dependsOnReply, "generate peering-user": dependsOnReply, "move volume": dependsOnReply,
 	"network connect": dependsOnReply, "network init": dependsOnReply, "peer": dependsOnReply, "test network": dependsOnReply,
 }
 
@@ -56,7 +59,8 @@ var withoutOutput = map[string]string{
 	"install": "--only-output-values writes the values", "install aks": "see install", "install eks": "see install",
 	"install generic": "see install", "install gke": "see install", "install k3s": "see install", "install kind": "see install",
 	"install kubeadm": "see install", "install openshift": "see install",
-	"generate peering-user": "it prints a kubeconfig",
+	"generate peering-user": "it prints a kubeconfig", "help": "it prints no data",
+	"completion bash": aScript, "completion fish": aScript, "completion powershell": aScript, "completion zsh": aScript,
 }
 
 // withoutCompletion holds the flags with texts that are not completed.
@@ -76,6 +80,11 @@ var withoutCompletion = map[string]string{
 	"node-selector": notAName, "ns-selector": notAName, "selector": notAName,
 	"restic-image": "it has no effect", "restic-server-image": "it has no effect",
 	"runtime-class-name": "a name at the provider, which does not publish it",
+}
+
+// contactsNothing reports whether a command needs no cluster.
+func contactsNothing(cmd *cobra.Command) bool {
+	return cmd.Name() == "help" || cmd.Parent().Name() == "completion"
 }
 
 // newRoot returns the command tree, whose output is discarded.
@@ -191,6 +200,24 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestHelp: help shows of each verb what its flag --help shows.
+func TestHelp(t *testing.T) {
+	help := func(args ...string) string {
+		var out bytes.Buffer
+		if code := cli.Run(t.Context(), append([]string{"liqoctl"}, args...),
+			genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}); code != 0 {
+			t.Errorf("%q ended with %d", args, code)
+		}
+		return out.String()
+	}
+	for path := range verbs(newRoot("liqoctl")) {
+		words := strings.Fields(path)
+		if got, want := help(append([]string{"help"}, words...)...), help(append(words, "--help")...); got != want {
+			t.Errorf("help %s shows\n%s\nbut --help\n%s", path, got, want)
+		}
+	}
+}
+
 // watched collects output until a line about a long wait comes, and calls then.
 type watched struct {
 	bytes.Buffer
@@ -211,7 +238,7 @@ func TestProgress(t *testing.T) {
 	skip := map[string]bool{"install aks": true, "install eks": true, "install gke": true} // they ask a cloud
 	var running sync.WaitGroup
 	for path, cmd := range verbs(newRoot("liqoctl")) {
-		if skip[path] {
+		if skip[path] || contactsNothing(cmd) {
 			continue
 		}
 		example, _, _ := strings.Cut(cmd.Example, "\n")

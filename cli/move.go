@@ -46,7 +46,7 @@ type moveOptions struct {
 }
 
 func (e *env) moveCommand() *cobra.Command {
-	cmd := group("move", "Move what stays where it is otherwise")
+	cmd := group("move", "Move volumes of offloaded pods")
 	o := &moveOptions{}
 	sub := &cobra.Command{Use: "volume <pvc>", Aliases: []string{"pvc"}, Args: oneArgument,
 		Short: "Move the volume of a claim of class liqo to where the pods of a node run",

@@ -46,7 +46,7 @@ type networkFlags struct {
 }
 
 func (e *env) networkCommand() *cobra.Command {
-	cmd := group("network", "Join or part the networks of two clusters", "net")
+	cmd := group("network", "Connect or disconnect the networks of two clusters", "net")
 	f := &networkFlags{pair: &pair{remote: addConnectionFlags(cmd.PersistentFlags(), remotePrefix)}}
 	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.pair.objectNamespace, "namespace", "n", "", "Tenant namespace (default: found by its labels)")

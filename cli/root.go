@@ -99,8 +99,9 @@ have none: what each of their steps sends depends on what controllers answer to
 the one before. install and uninstall have --dry-run=client only: without the
 chart's kinds, the API server cannot check the rest of it.
 
-Formats: -o json, yaml or name, as in kubectl. create and offload print the
-object with it and create nothing, unless --dry-run=none is given as well.
+Formats: -o json, yaml or name, as in kubectl; info has -o wide as well. create
+and offload print the object with it and create nothing, unless --dry-run=none
+is given as well.
 
 Completion: 'liqoctl completion --help' says how shells complete commands,
 flags and the names of objects.`
@@ -137,6 +138,9 @@ func newRoot(ctx context.Context, name string, streams genericiooptions.IOStream
 	root.AddCommand(e.kindCommands()...)
 	root.AddCommand(e.cordonCommands()...)
 	root.AddCommand(e.approveCommand())
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	addCompletionCommand(root)
 	root.SetFlagErrorFunc(flagError)
 	e.prepare(root)
 	return root

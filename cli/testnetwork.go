@@ -55,7 +55,7 @@ const (
 )
 
 func (e *env) testCommand() *cobra.Command {
-	cmd := group("test", "Try what has been set up")
+	cmd := group("test", "Test the network between clusters")
 	o := &testOptions{}
 	sub := &cobra.Command{Use: "network", Aliases: []string{"net"},
 		Short: "Try every path between the local cluster (consumer) and its providers",

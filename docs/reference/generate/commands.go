@@ -52,7 +52,14 @@ func command(t *text, c *cobra.Command) {
 	if c.Example != "" {
 		t.printf("\n```text\n%s\n```\n", strings.TrimRight(c.Example, "\n"))
 	}
-	flags(t, c.LocalNonPersistentFlags())
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.AddFlagSet(c.LocalFlags())
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f != c.Root().PersistentFlags().Lookup(f.Name) {
+			all.AddFlag(f)
+		}
+	})
+	flags(t, all)
 }
 
 // flags writes the table of the visible flags of a set, or nothing if it has none.
