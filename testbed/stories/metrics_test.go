@@ -4,6 +4,7 @@
 package stories
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,6 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/liqo-go/liqo/bundle"
 )
 
 // TestMetrics runs the Prometheus that `make test-metrics` builds on both clusters.
@@ -24,6 +28,7 @@ func TestMetrics(t *testing.T) {
 		{"install", func(t *testing.T) { installed(t, "metrics.enabled=true") }},
 		{"peer", peerSmall},
 		{"a namespace is offloaded", offloadNamespace},
+		{"the dashboard and an archive have the traffic", trafficIsShown},
 		{"run Prometheus", runPrometheus},
 		{"every query of every panel gives data", panelsGiveData},
 		{"labels are as documented", labelsAsDocumented},
@@ -38,6 +43,30 @@ func TestMetrics(t *testing.T) {
 func peerSmall(t *testing.T) {
 	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort", "--cpu", "500m")
 	peered(t)
+}
+
+// trafficIsShown: an open map has the throughput of the tunnel, and an archive the counters of its gateway.
+func trafficIsShown(t *testing.T) {
+	s := newScreen(t)
+	s.open(t, rome)
+	s.do(t, s.Await(30*time.Second, "#peer-milan", "B/s received"))
+	file := filepath.Join(t.TempDir(), "report.tar.gz")
+	rome.must(t, "gather", "-o", file)
+	archive, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close() //nolint:errcheck // it was only read
+	b, err := bundle.Read(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := b.Files("local/metrics")
+	if !slices.ContainsFunc(files, func(name string) bool {
+		return bytes.Contains(b.Text(name), []byte("\nliqo_peer_receive_bytes_total{"))
+	}) {
+		t.Errorf("no counters of the tunnel in %q", files)
+	}
 }
 
 // prometheusImage is one of testbed/applications.
