@@ -153,7 +153,7 @@ func TestMetricsText(t *testing.T) {
 	want := `# HELP liqo_network_changes_total Changes made to links, routes, rules and tunnels.
 # TYPE liqo_network_changes_total counter
 liqo_network_changes_total 2
-# HELP liqo_network_failures_total Looks at the kernel that ended with an error.
+# HELP liqo_network_failures_total Failed reconciles of the kernel.
 # TYPE liqo_network_failures_total counter
 liqo_network_failures_total 0
 # HELP liqo_network_last_look_timestamp_seconds Time of the last look at the kernel that ended well.

@@ -116,7 +116,7 @@ func (c *counts) metrics() []Metric {
 		},
 		{
 			Name: "liqo_network_failures_total", Type: "counter", Value: float64(c.failures.Load()),
-			Help: "Looks at the kernel that ended with an error.",
+			Help: "Failed reconciles of the kernel.",
 		},
 		{
 			Name: "liqo_network_last_look_timestamp_seconds", Type: "gauge", Value: float64(c.last.Load()),
