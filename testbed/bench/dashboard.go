@@ -25,7 +25,7 @@ const (
 	coldStarts     = 5
 	viewsPerStart  = 3 // and as many changes, with each view
 
-	// What issue 27 asks for, in milliseconds.
+	// Wanted medians, in milliseconds.
 	coldTarget, viewTarget, shownTarget = 5000, 1000, 200
 )
 
