@@ -436,7 +436,7 @@ func everyPathIsTested(t *testing.T) {
 	milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", "--timeout=60s")
 	stdout, _ = rome.must(t, append(args, "--pod-np", "--np-ext", "--lb", "--ip", "--ip-address", nodeAddress(t, milan, "n1"), "--info", "--rm")...)
 	for _, c := range []cluster{rome, milan} {
-		if sees := regexp.MustCompile(`Peers as ` + c.name + ` sees them [^└]*Pods: 10\.10\.0\.0/16 as 10\.`); !sees.MatchString(stdout) {
+		if sees := regexp.MustCompile(`Peers as ` + c.name + ` sees them [^└]*Pods: +10\.10\.0\.0/16 as 10\.`); !sees.MatchString(stdout) {
 			t.Errorf("how %s sees addresses was not printed:\n%s", c.name, stdout)
 		}
 	}
