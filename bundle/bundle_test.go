@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/liqo-go/liqo/bundle"
@@ -272,54 +273,97 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
+// read reads an archive of names and contents.
+func read(t *testing.T, files ...string) (*bundle.Bundle, error) {
+	t.Helper()
+	var out bytes.Buffer
+	compressed := gzip.NewWriter(&out)
+	archive := tar.NewWriter(compressed)
+	for i := 0; i < len(files); i += 2 {
+		h := tar.Header{Name: "liqo-gather/" + files[i], Typeflag: tar.TypeReg, Size: int64(len(files[i+1]))}
+		err := archive.WriteHeader(&h)
+		if _, failed := io.WriteString(archive, files[i+1]); errors.Join(err, failed) != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return bundle.Read(&out)
+}
+
+// podsOf returns an archive with a file of pods.
+func podsOf(t *testing.T, text string) *bundle.Bundle {
+	t.Helper()
+	b, err := read(t, "index.json", `{"format":1}`, "local/objects/pods.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestBombs: what a few bytes make large when it is decoded is refused before.
 func TestBombs(t *testing.T) {
-	read := func(files ...string) (*bundle.Bundle, error) {
-		var out bytes.Buffer
-		compressed := gzip.NewWriter(&out)
-		archive := tar.NewWriter(compressed)
-		for i := 0; i < len(files); i += 2 {
-			h := tar.Header{Name: "liqo-gather/" + files[i], Typeflag: tar.TypeReg, Size: int64(len(files[i+1]))}
-			err := archive.WriteHeader(&h)
-			if _, failed := io.WriteString(archive, files[i+1]); errors.Join(err, failed) != nil {
-				t.Fatal(err, failed)
-			}
-		}
-		if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return bundle.Read(&out)
-	}
-	if _, err := read("index.json", `{"format":1,"files":[{}`+strings.Repeat(",{}", 2<<20)+"]}"); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+	if _, err := read(t, "index.json", `{"format":1,"files":[{}`+strings.Repeat(",{}", 2<<20)+"]}"); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
 		t.Errorf("large index: %v", err)
 	}
 	for _, clusters := range []string{`[{"name":"rome"}]`, `[{"name":"local"},{"name":"local"}]`} {
-		if _, err := read("index.json", `{"format":1,"clusters":`+clusters+`}`); err == nil || !strings.Contains(err.Error(), "has a cluster") {
+		if _, err := read(t, "index.json", `{"format":1,"clusters":`+clusters+`}`); err == nil || !strings.Contains(err.Error(), "has a cluster") {
 			t.Errorf("%s: %v", clusters, err)
 		}
 	}
-	for number, says := range map[string]string{"1e1000": "too large", `"1e1000000000"`: "too large", `"1.5E-100"`: "too large",
-		`"\u0031e1"`: "too large", strings.Repeat("9", 64): "too large", `"1e10"`: "", `"12345e6789"`: "too large", `"a12e345"`: "", `"\u003c"`: ""} {
-		b, err := read("index.json", `{"format":1}`, "local/objects/pods.json", `{"items":[{"a": `+number+`}]}`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Objects("local", "pods", &struct{}{}); says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("number %s: %v", number, err)
-		}
-	}
-	for _, list := range []string{`{"items":[%s]}`, `{"kind":"List","Items":[%s]}`, `{"items":[],"items":[%s]}`} {
+	for _, list := range []string{`{"items":[%s]}`, `{"items":[],"items":[%s]}`} {
 		for n, says := range map[int]string{100000: "", 100001: "more than 100000 items"} {
-			items := fmt.Sprintf(list, "{}"+strings.Repeat(",{}", n-1))
-			b, err := read("index.json", `{"format":1}`, "local/objects/pods.json", items)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := struct{ Items []struct{} }{}
-			err = b.Objects("local", "pods", &found)
+			b := podsOf(t, fmt.Sprintf(list, "{}"+strings.Repeat(",{}", n-1)))
+			found := struct {
+				Items []struct{} `json:"items"`
+			}{}
+			err := b.Objects("local", "pods", &found)
 			if says == "" && (err != nil || len(found.Items) != n) || says != "" && (err == nil || !strings.Contains(err.Error(), says) || found.Items != nil) {
 				t.Errorf("%s of %d: %v", list, n, err)
 			}
+		}
+	}
+	for _, empty := range []string{"{}", "[]"} {
+		b := podsOf(t, `{"items":[{"spec":{"containers":[{}`+strings.Repeat(","+empty, 2_000_000)+`]}}]}`)
+		if err := b.Objects("local", "pods", &corev1.PodList{}); err == nil || !strings.Contains(err.Error(), "more than 2000000") {
+			t.Errorf("two million of %s: %v", empty, err)
+		}
+	}
+}
+
+// TestQuantitiesOfAnArchive: quantities that take hours to be compared, or are none, become more than anybody grants,
+// and others stay. Names of fields have the case that API servers know, so that none hides a quantity.
+func TestQuantitiesOfAnArchive(t *testing.T) {
+	const most = "9223372036854775807"
+	for requests, want := range map[string]string{
+		`"requests":{"cpu":"100m"}`: "100m", `"requests":{"cpu":"1e10"}`: "1e10", `"requests":{"cpu":"1.5E-9"}`: "1.5E-9",
+		`"requests":{"cpu":"1e1000000000"}`: most, `"requests":{"cpu":1e1000}`: most,
+		`"requests":{"cpu":" 1e-2147483647"}`: most, `"requests":{"cpu":"e2147483647"}`: most, `"requests":{"cpu":"none"}`: most,
+		`"requests":{"cpu":"\u0031e1000000000"}`: most, `"requests":{"a\\":"1e-2147483647","cpu":"1"}`: "1",
+		`"requests":{"a\\":"1","cpu":"1e-2147483647"}`: most, `"r\u0065quests":{"cpu":"1e1000000000"}`: most,
+		`"Requests":{"cpu":"1e1000000000"}`: "",
+	} {
+		text := `{"items":[{"metadata":{"name":"{\"cpu\":\"1e1000\"}"},"spec":{"containers":[{"resources":{` + requests + `}}]}}]}`
+		b := podsOf(t, text)
+		pods := corev1.PodList{}
+		if err := b.Objects("local", "pods", &pods); err != nil || len(pods.Items) != 1 {
+			t.Errorf("%s: %d pods, %v", requests, len(pods.Items), err)
+			continue
+		}
+		got := ""
+		if cpu, ok := pods.Items[0].Spec.Containers[0].Resources.Requests["cpu"]; ok {
+			got = cpu.String()
+		}
+		if name := pods.Items[0].Name; name != `{"cpu":"1e1000"}` {
+			t.Errorf("a name became %s", name)
+		}
+		if want != "" {
+			legal := resource.MustParse(want)
+			want = legal.String()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", requests, got, want)
 		}
 	}
 }

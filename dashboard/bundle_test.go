@@ -287,6 +287,10 @@ func FuzzArchive(f *testing.F) {
 	for name, text := range objectsOf(f, s) {
 		f.Add(name, []byte(text))
 	}
+	for _, cpu := range []string{`" 1e-2147483647"`, `"e2147483647"`, `"1","a\\":"1e-2147483647"`, `1e1000`, `"\u0031e2147483647"`} {
+		f.Add("local/objects/pods.json", fmt.Appendf(nil, `{"items":[{"metadata":{"name":"web","namespace":"shop"},"spec":{"containers":[`+
+			`{"name":"web","resources":{"requests":{"cpu":%s}}}]}}]}`, cpu))
+	}
 	f.Add("local/metrics/a/b.txt", []byte("liqo_peer_latency_us{<script>} 1"))
 	f.Add("local/rules/a/diff.txt", []byte("\r\n\xff\u202e</pre>"))
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
