@@ -105,21 +105,16 @@ const mostMetrics = 1 << 16
 // gatewayMetrics returns a function that reads the metrics of a gateway pod through the API server.
 func gatewayMetrics(raw rest.Interface) func(context.Context, *corev1.Pod) ([]byte, error) {
 	return func(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
-		for _, container := range pod.Spec.Containers {
-			for _, port := range container.Ports {
-				if port.Name != "gw-metrics" {
-					continue
-				}
-				path := fmt.Sprintf("%s:%d/proxy/metrics", podPath(pod), port.ContainerPort)
-				stream, err := raw.Get().AbsPath(path).Stream(ctx)
-				if err != nil {
-					return nil, err
-				}
-				defer stream.Close() //nolint:errcheck // it was only read
-				return io.ReadAll(io.LimitReader(stream, mostMetrics))
-			}
+		port := view.MetricsPort(pod)
+		if port == 0 {
+			return nil, fmt.Errorf("pod %s/%s serves no metrics", pod.Namespace, pod.Name)
 		}
-		return nil, fmt.Errorf("pod %s/%s has no port gw-metrics", pod.Namespace, pod.Name)
+		stream, err := raw.Get().AbsPath(fmt.Sprintf("%s:%d/proxy/metrics", podPath(pod), port)).Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer stream.Close() //nolint:errcheck // it was only read
+		return io.ReadAll(io.LimitReader(stream, mostMetrics))
 	}
 }
 

@@ -250,6 +250,11 @@ metadata: {name: gw-milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote
 spec: {type: Client, gatewayRef: {name: milan}}
 status: {value: Connected}
 ---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayClient
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {clientTemplateRef: {kind: WgGatewayClientTemplate, name: wireguard-client, namespace: liqo}}
+---
 apiVersion: v1
 kind: Pod
 metadata:

@@ -167,7 +167,7 @@ func TestGather(t *testing.T) {
 		missing = append(missing, m.What)
 	}
 	pod := "liqo/liqo-fabric-x"
-	want := []string{"rules/" + pod + "/desired.txt", "rules/" + pod + "/observed.txt", "rules/" + pod + "/diff.txt", "metrics/" + pod + ".txt"} // the pod has no address, and its kubelet serves logs only
+	want := []string{"metrics of gateways", "rules/" + pod + "/desired.txt", "rules/" + pod + "/observed.txt", "rules/" + pod + "/diff.txt", "metrics/" + pod + ".txt"} // the pod has no address, and its kubelet serves logs only
 	if !slices.Equal(missing, want) {
 		t.Errorf("missing is %v", b.Index.Clusters[0].Missing)
 	}

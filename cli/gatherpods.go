@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/bundle"
+	"github.com/liqo-go/liqo/view"
 )
 
 const (
@@ -100,7 +102,11 @@ func podPath(pod *corev1.Pod) string {
 // all pods that serve them. It returns the number of answers.
 func (c *contribution) gatherRules(ctx context.Context) int {
 	var all []fetch
+	gateways, metered := 0, 0
 	for _, pod := range c.pods() {
+		if networkRole(&pod) == "gateway" {
+			gateways, metered = gateways+1, metered+min(1, int(view.MetricsPort(&pod)))
+		}
 		if role := networkRole(&pod); role != "" && pod.Status.Phase == corev1.PodRunning {
 			for _, what := range []string{"desired", "observed", "diff"} {
 				all = append(all, fetch{bundle.Path("rules", pod.Namespace, pod.Name, what+".txt"),
@@ -122,6 +128,9 @@ func (c *contribution) gatherRules(ctx context.Context) int {
 				}
 			}
 		}
+	}
+	if gateways > 0 && metered == 0 {
+		c.part.Miss("metrics of gateways", errors.New(view.MetricsOff(c.env.name)))
 	}
 	return c.fetchAll(ctx, all, c.part.AddText)
 }

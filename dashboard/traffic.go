@@ -61,11 +61,11 @@ func (m *meter) traffic() map[string]view.Traffic {
 	return m.rates
 }
 
-// measure reads all active gateways and reports whether the rates have changed. Those of a gateway are known once it
+// measure reads gateways and reports whether the rates have changed. Those of a gateway are known once it
 // was read twice.
 func (m *meter) measure(ctx context.Context, pods []corev1.Pod) bool {
 	pods = slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
-		return pod.Labels[api.LabelGatewayActive] != api.True || time.Now().Before(m.refused[pod.UID])
+		return time.Now().Before(m.refused[pod.UID])
 	})
 	last, rates := map[types.UID]counters{}, map[string]view.Traffic{}
 	var running sync.WaitGroup
@@ -133,12 +133,17 @@ func (c counters) since(former counters) (view.Traffic, bool) {
 	return out, !former.at.IsZero() && seconds > 0 && out.Received >= 0 && out.Sent >= 0
 }
 
-// gateways returns the pods of gateways.
+// gateways returns the pods of active gateways; none if the user may not list what tells which these are.
 func (w *Watcher) gateways(ctx context.Context) []corev1.Pod {
-	var pods corev1.PodList
-	_ = w.Cache.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.MatchingLabels{
-		api.LabelNetworkingComponent: api.GatewayComponent}) // without them, no rate is known
-	return pods.Items
+	var found view.Snapshot
+	for _, list := range []client.ObjectList{&found.Servers, &found.Clients} {
+		if _, hidden := w.Base.Hidden[view.KindOf(list)]; !hidden {
+			_ = w.Cache.List(ctx, list, client.UnsafeDisableDeepCopy) // without it, no rate is known
+		}
+	}
+	_ = w.Cache.List(ctx, &found.Pods, client.UnsafeDisableDeepCopy, client.MatchingLabels{
+		api.LabelNetworkingComponent: api.GatewayComponent}) // the same
+	return found.Gateways()
 }
 
 // meterTraffic measures while a page is open, until ctx ends.

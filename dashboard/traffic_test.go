@@ -18,18 +18,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/view"
 )
 
-// gatewayPods returns the active gateway of each peer, and one that waits.
-func gatewayPods(peers ...string) (pods []corev1.Pod) {
+// gatewayPods returns a cluster with the active gateway of each peer, one that waits, and pods of guests that have the
+// labels of the active one: elsewhere, and for a peer that has its gateway elsewhere.
+func gatewayPods(peers ...string) *view.Snapshot {
+	s := &view.Snapshot{Command: "liqoctl"}
 	for _, peer := range peers {
-		for _, active := range []string{api.True, "false"} {
-			pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(peer + active), Name: peer + active,
-				Labels: map[string]string{api.LabelRemoteClusterID: peer, api.LabelGatewayActive: active}}})
+		labels := map[string]string{api.LabelRemoteClusterID: peer}
+		s.Add(&netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + peer, Name: peer, Labels: labels}})
+		for _, pod := range []struct{ namespace, name, peer, active string }{{"liqo-tenant-" + peer, peer + "true", peer, api.True},
+			{"liqo-tenant-" + peer, peer + "false", peer, "false"}, {"batch-" + peer, "guest", peer, api.True},
+			{"liqo-tenant-" + peer, "other", "rome", api.True}} {
+			s.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(pod.namespace + pod.name), Namespace: pod.namespace, Name: pod.name,
+				Labels: map[string]string{api.LabelRemoteClusterID: pod.peer, api.LabelGatewayActive: pod.active,
+					api.LabelNetworkingComponent: api.GatewayComponent}}})
 		}
 	}
-	return pods
+	return s
+}
+
+// TestTrafficWithoutMetrics: a page says how metrics are turned on, and not that of gateways that serve them.
+func TestTrafficWithoutMetrics(t *testing.T) {
+	s := recorded(t)
+	s.Traffic = nil
+	off := "<dt>Throughput</dt><dd>not known: metrics are off; &#39;liqoctl install --enable-metrics&#39; turns them on</dd>"
+	has(t, page(t, s, "/peers/turin"), "<dt>Throughput</dt><dd>not known</dd>")
+	s.Add(&gatewayPods("turin").Gateways()[0])
+	has(t, page(t, s, "/peers/turin"), off)
+	has(t, page(t, s, "/peers/milan"), "<dt>Throughput</dt><dd>not known</dd>")
+	gateway := &s.Pods.Items[len(s.Pods.Items)-1]
+	gateway.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "gw-metrics", ContainerPort: 8082}}}}
+	has(t, page(t, s, "/peers/turin"), "!"+off)
 }
 
 // TestMeter: rates come from two readings of the active gateways. One whose counters fall, that cannot be read or that
@@ -54,7 +76,8 @@ func TestMeter(t *testing.T) {
 			"{driver=\"wireguard\",cluster_id=\"a}b\"} %g\nliqo_peer_transmit_bytes_total{driver=\"x\"} %d\n",
 			float64(n), 2*n), nil
 	})
-	pods := gatewayPods("milan", "turin", "paris", "lyon")
+	gateways := gatewayPods("milan", "turin", "paris", "lyon")
+	pods := gateways.Gateways()
 	if m.measure(t.Context(), pods) || len(m.traffic()) > 0 {
 		t.Errorf("one reading gave %v", m.traffic())
 	}

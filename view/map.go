@@ -56,8 +56,9 @@ type MapPeer struct {
 	// Link is the state of the tunnel; nil if there is none, or if LinkMissing says why it is not known.
 	Link        *Connection
 	LinkMissing string
-	// Traffic holds the rates of the tunnel; nil if that is not known.
-	Traffic *Traffic
+	// Traffic holds the rates of the tunnel; nil if they are not known. TrafficMissing says why, if that is known.
+	Traffic        *Traffic
+	TrafficMissing string
 	// Received are the amounts this cluster has from the peer, Provided those it gives to it.
 	Received, Provided []Amount
 	Problems           []string
@@ -104,7 +105,8 @@ func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) 
 	id := f.Spec.ClusterID
 	return MapPeer{
 		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, LinkMissing: s.Hidden["Connection"],
-		Traffic: s.trafficOf(id), Problems: append(p.Problems(), usage.short[id]...),
+		Traffic: s.trafficOf(id), TrafficMissing: usage.unmetered[id],
+		Problems: append(p.Problems(), usage.short[id]...),
 		Modules: [...]ModuleState{{"network", p.Network.Status}, {"access", p.Authentication.Status},
 			{"offloading", p.Offloading.Status}},
 		Received: s.amounts(usage.received[id], "Pod"), Provided: s.amounts(usage.provided[id], "ShadowPod"),
@@ -199,16 +201,19 @@ func (s *Snapshot) hidden() []string {
 // use holds granted amounts, and how much of them is used.
 type use struct{ granted, used corev1.ResourceList }
 
-// usage holds the amounts by peer. In short are problems: which amounts do not suffice for pods that wait.
+// usage holds the amounts by peer. In short are problems: which amounts do not suffice for pods that wait. In unmetered
+// is why the traffic of a peer is not known.
 type usage struct {
 	received, provided map[string]use
 	short              map[string][]string
+	unmetered          map[string]string
 }
 
 // usage sums up the capacity of virtual nodes and the requests of pods on them, and the quotas of consumers and the
 // requests of their ShadowPods.
 func (s *Snapshot) usage() usage {
-	out := usage{received: map[string]use{}, provided: map[string]use{}, short: s.shortages()}
+	out := usage{received: map[string]use{}, provided: map[string]use{}, short: s.shortages(),
+		unmetered: s.unmetered()}
 	providers := s.providers()
 	for _, v := range s.VirtualNodes.Items {
 		out.received[v.Spec.ClusterID] = out.received[v.Spec.ClusterID].plus(v.Spec.ResourceQuota.Hard, nil)
