@@ -47,12 +47,12 @@ func explain(s *view.Snapshot, w *view.Workloads, most int) {
 	for _, pod := range waiting {
 		in := why.Input{Subject: why.Subject{Kind: why.Pod, Namespace: pod.Namespace, Name: pod.Name}, Local: local}
 		in.Local.Objects = slices.Concat(known[pod.Namespace], local.Objects)
-		tell(pod, why.Explain(in).Cause, s)
+		showCause(pod, why.Explain(in).Cause, s)
 	}
 }
 
-// tell shows a cause. If there is none, what the status of the pod says stays.
-func tell(pod *view.Pod, cause why.Cause, s *view.Snapshot) {
+// showCause shows a cause. If there is none, what the status of the pod says stays.
+func showCause(pod *view.Pod, cause why.Cause, s *view.Snapshot) {
 	if cause.Reason == why.Nothing {
 		return
 	}

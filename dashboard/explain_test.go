@@ -62,7 +62,7 @@ func TestNodeAtProvider(t *testing.T) {
 	} {
 		was := e.DeepCopy()
 		change(e)
-		has(t, page(t, s, "/workloads"), "!"+there, "!milan-2")
+		has(t, page(t, s, "/workloads"), "!"+there, "!milan-2", `milan</a></td><td class="name">milan</td><td class="name">not known</td>`)
 		*e = *was
 	}
 }

@@ -61,6 +61,9 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 	s := recorded(t)
 	s.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "later"},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}})
+	s.Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "lost",
+		Annotations: map[string]string{"volume.kubernetes.io/selected-node": "gone"}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
 	for _, c := range []struct {
 		path   string
 		hidden []string
@@ -74,7 +77,7 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 		{"/peers/x", []string{"ForeignCluster"}, []string{"Not known: may not list.", "!No active peering"}},
 		{"/peers/turin", []string{"Identity"}, []string{"not known whether there are problems", "!no problems"}},
 		{"/peers/milan", []string{"Event"}, []string{"Not known: may not list.", "!No events"}},
-		{"/workloads", nil, []string{`later</th><td>Pending</td><td></td>`, `data</th><td>Bound</td><td>milan`}},
+		{"/workloads", nil, []string{`later</th><td>Pending</td><td></td>`, `lost</th><td>Bound</td><td>not known`, `data</th><td>Bound</td><td>milan`}},
 		{"/workloads", []string{"VirtualNode", "Node"}, []string{`<td>not known</td><td class="name">milan</td>`, "!here</td>",
 			"Bound</td><td>not known</td>", "not known: 2"}},
 		{"/workloads", []string{"VirtualNode"}, []string{"here: 1, milan: 1", `<td>here</td><td class="name">rome-1</td>`,

@@ -22,7 +22,8 @@ func TestPeerReach(t *testing.T) {
 	s := recorded(t)
 	has(t, page(t, s, "/peers/turin"), "Pods in 10.10.0.0/16", "no connection to 1 protected pod in liqo", "office/printer",
 		"batch-turin</th><td>batch</td><td>Accepted", "in namespace liqo-tenant-turin")
-	has(t, page(t, s, "/peers/milan"), "office/printer", "Nothing: it has no Tenant here", "!batch-turin")
+	has(t, page(t, s, "/peers/milan"), "office/printer", "Nothing by a Tenant: it has none here", "!batch-turin",
+		"peering users and bindings by hand allow is not shown", "kubectl get rolebindings,clusterrolebindings -A -o wide")
 
 	s.IPs.Items[0].Annotations = map[string]string{api.AnnotationPeers: "milan,naples"}
 	has(t, page(t, s, "/peers/turin"), "No IP object", "!office/printer")
@@ -36,10 +37,15 @@ func TestPeerReach(t *testing.T) {
 	s.Tenants.Items[0].Spec.TenantCondition = authv1beta1.TenantCordoned
 	has(t, page(t, s, "/peers/turin"), "its Tenant is cordoned", "batch-turin")
 	s.Tenants.Items[0].Spec.TenantCondition = authv1beta1.TenantDrained
-	has(t, page(t, s, "/peers/turin"), "Nothing: its Tenant is drained", "!batch-turin")
+	has(t, page(t, s, "/peers/turin"), "Nothing by a Tenant: its own is drained", "!batch-turin")
 
+	for _, kind := range []string{"GatewayServer", "GatewayClient"} {
+		has(t, page(t, hide(s, kind), "/peers/turin"), "Not known, as a gateway may be one of somebody else: may not list",
+			"!protected pod")
+	}
 	s.Servers.Items[0].Status.ServerRef = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "IPsec"}
 	has(t, page(t, s, "/peers/turin"), "IPsec is not a gateway of Liqo", "!protected pod")
+	has(t, page(t, hide(s, "GatewayClient"), "/peers/turin"), "IPsec is not a gateway of Liqo")
 	s.ForeignClusters.Items[2].Status.Modules.Networking.Enabled = false
 	has(t, page(t, s, "/peers/turin"), "Nothing: the network module is off")
 }
@@ -66,4 +72,16 @@ func TestPeerTunnel(t *testing.T) {
 	has(t, page(t, hide(s, "Configuration", "Deployment", "PublicKey", "InternalNode", "IP", "Tenant"), "/peers/milan"),
 		"How addresses are mapped is not known: may not list", "Replicas ready</dt><dd>not known",
 		"Key of the peer</dt><dd>may not list", "is not known: may not list", "Not known: may not list")
+}
+
+// TestPeerCertificates: the page says when each certificate ends, which is not issued, and which cannot be read.
+func TestPeerCertificates(t *testing.T) {
+	s := recorded(t)
+	has(t, page(t, s, "/peers/milan"), `<dt>controlplane-milan</dt><dd>ends <time datetime="2026-01-31T09:00:00Z">`)
+	for name, params := range map[string]*authv1beta1.AuthParams{"later": nil, "odd": {SignedCRT: []byte("none")}} {
+		identity := s.Identities.Items[0].DeepCopy()
+		identity.Name, identity.Spec.AuthParams = name, params
+		s.Add(identity)
+	}
+	has(t, page(t, s, "/peers/milan"), "<dt>later</dt><dd>not issued</dd>", "<dt>odd</dt><dd>not readable</dd>")
 }

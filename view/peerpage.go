@@ -43,10 +43,12 @@ type Condition struct {
 	Bad   bool
 }
 
-// Certificate is a client certificate of this cluster at the peer. Ends is zero if it cannot be read.
+// Certificate is a client certificate of this cluster at the peer. Ends is zero if there is none yet, and if it cannot
+// be read.
 type Certificate struct {
-	Name string
-	Ends time.Time
+	Name   string
+	Ends   time.Time
+	Issued bool
 }
 
 // PeerPage returns the peering with a cluster; nil if there is none that is active.
@@ -79,8 +81,9 @@ func (s *Snapshot) PeerPage(id string) *PeerPage {
 func certificatesOf(objects *PeerObjects) []Certificate {
 	var out []Certificate
 	for _, identity := range objects.Identities.Items {
-		held := Certificate{Name: identity.Name}
-		if parsed, err := identityplan.ParseCertificate(identityplan.Held(identity.Spec.AuthParams)); err == nil {
+		text := identityplan.Held(identity.Spec.AuthParams)
+		held := Certificate{Name: identity.Name, Issued: len(text) > 0}
+		if parsed, err := identityplan.ParseCertificate(text); err == nil {
 			held.Ends = parsed.NotAfter
 		}
 		out = append(out, held)

@@ -20,9 +20,10 @@ type Reach struct {
 	// ClusterID is that of this cluster.
 	ClusterID string
 	// Off reports that no packets pass, since the network module is off. OtherKind is the kind of a gateway that is not
-	// Liqo's, and lets pass what it likes; empty if there is none.
-	Off       bool
-	OtherKind string
+	// Liqo's, and lets pass what it likes; empty if there is none. OtherMissing says why that is not known.
+	Off          bool
+	OtherKind    string
+	OtherMissing string
 	// Pods are the ranges of pods it reaches; empty if they are not known.
 	Pods []string
 	// Protected is how many pods it opens no connection to, and ProtectedIn are their namespaces, as far as the pods
@@ -35,8 +36,8 @@ type Reach struct {
 	Addresses        []ReachedAddress
 	More             int
 	AddressesMissing string
-	// Tenant is the state of its Tenant: Active, Cordoned or Drained. It is empty without one: then it may send no
-	// request, unless TenantMissing says why that is not known.
+	// Tenant is the state of its Tenant: Active, Cordoned or Drained. It is empty without one: then no Tenant allows
+	// requests, unless TenantMissing says why that is not known. Peering users and bindings by hand are not looked at.
 	Tenant, TenantMissing string
 	// TenantNamespace is where it copies its requests to. Namespaces are those made for it, unless NamespacesMissing
 	// says why they are not known.
@@ -60,7 +61,9 @@ func (s *Snapshot) reach(f *corev1beta1.ForeignCluster, objects *PeerObjects) Re
 	out := Reach{ClusterID: s.ClusterID, Off: !f.Status.Modules.Networking.Enabled,
 		ProtectedMissing: s.Hidden["InternalNode"], AddressesMissing: s.Hidden["IP"], TenantMissing: s.Hidden["Tenant"],
 		NamespacesMissing: s.Hidden["NamespaceMap"]}
-	out.OtherKind = objects.otherKind()
+	if out.OtherKind = objects.otherKind(); out.OtherKind == "" {
+		out.OtherMissing = cmp.Or(s.Hidden["GatewayServer"], s.Hidden["GatewayClient"])
+	}
 	if c := api.Oldest(objects.Configurations.Items); c != nil && c.Spec.Local != nil {
 		out.Pods = c.Spec.Local.CIDR.Pod
 	}

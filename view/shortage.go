@@ -32,13 +32,13 @@ func (s *Snapshot) shortages() map[string][]string {
 		if at < 0 {
 			continue
 		}
-		free, told := s.free(v), map[corev1.ResourceName]bool{}
+		free, reported := s.free(v), map[corev1.ResourceName]bool{}
 		for _, pod := range waiting {
 			for _, name := range pod.short {
 				asked := pod.demand[name]
 				left, granted := free[name]
-				if granted && !told[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
-					told[name] = true
+				if granted && !reported[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
+					reported[name] = true
 					out[v.Spec.ClusterID] = append(out[v.Spec.ClusterID], s.shortage(v, pod, name, left))
 				}
 			}

@@ -53,8 +53,8 @@ type Pod struct {
 	Node, Where string
 	// Provider is empty unless it runs at one.
 	Provider string
-	// Host is the address of the machine it runs on. At a provider it is the name of the node there, as long as events
-	// of the pod name it, which API servers keep for an hour by default. It is empty before it runs.
+	// Host is the address of the node it runs on. At a provider it is the name of the node there, as long as events of
+	// the pod name it, which API servers keep for an hour by default, and notKnown later. It is empty before it runs.
 	Host     string
 	Ready    bool
 	Restarts int
@@ -101,6 +101,8 @@ func (s *Snapshot) workloads(source Source) *Workloads {
 			if report := reports[about{"Pod", pod.Namespace, pod.Name}]; row.Provider != "" && report != nil &&
 				report.Labels[api.LabelOrigin] == row.Provider && report.InvolvedObject.UID == pod.UID {
 				row.Host = report.Source.Host
+			} else if row.Provider != "" && pod.Status.Phase == corev1.PodRunning {
+				row.Host = notKnown
 			}
 			at.Pods = append(at.Pods, row)
 		}
@@ -188,13 +190,13 @@ func (s *Snapshot) consumers(providers map[string]string, source Source) []Consu
 	return out
 }
 
-// place returns the cluster of a node: here, a provider or notKnown; empty without a node.
+// place returns the cluster of a node: here, a provider or notKnown, as of a node that is gone; empty without a node.
 func (s *Snapshot) place(node string, providers map[string]string) string {
 	switch {
 	case node == "" || providers[node] != "":
 		return providers[node]
-	case s.Hidden["VirtualNode"] == "", // then the node is none of them
-		slices.ContainsFunc(s.Nodes.Items, func(n corev1.Node) bool { return n.Name == node }):
+	case slices.ContainsFunc(s.Nodes.Items, func(n corev1.Node) bool { return n.Name == node }),
+		s.Hidden["Node"] != "" && s.Hidden["VirtualNode"] == "": // then the node is none of a provider
 		return here
 	}
 	return notKnown
