@@ -5,8 +5,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -30,7 +32,7 @@ import (
 )
 
 func (e *env) dashboardCommand() *cobra.Command {
-	var port uint16
+	var port int
 	var demo bool
 	var only []string
 	var archive string
@@ -42,10 +44,17 @@ func (e *env) dashboardCommand() *cobra.Command {
 			"  liqoctl dashboard --only-namespaces shop,batch\n" +
 			"  liqoctl dashboard --demo\n  liqoctl dashboard --bundle report.tar.gz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if archive != "" {
+			switch {
+			case demo && archive != "":
+				return errors.New("use either --demo or --bundle")
+			case len(only) > 0 && (demo || archive != ""):
+				return errors.New("--only-namespaces is for a cluster of a kubeconfig; leave it out, or leave out " +
+					"--demo or --bundle")
+			case port < 0 || port > math.MaxUint16:
+				return fmt.Errorf("--port: %d is no port; use 1 to %d, or 0 for any that is free", port, math.MaxUint16)
+			case archive != "":
 				return e.archiveDashboard(cmd.Context(), port, archive)
-			}
-			if !demo {
+			case !demo:
 				return e.watchDashboard(cmd, port, only)
 			}
 			recorded, err := dashboard.Demo()
@@ -56,16 +65,15 @@ func (e *env) dashboardCommand() *cobra.Command {
 		}}
 	flags := cmd.Flags()
 	addLiqoFlag(flags, "namespace", "n", "")
-	flags.Uint16Var(&port, "port", 0, "Port of the pages on 127.0.0.1; 0 = any that is free")
+	flags.IntVar(&port, "port", 0, "Port of the pages on 127.0.0.1; 0 = any that is free")
 	flags.StringSliceVar(&only, "only-namespaces", nil, "Read only these namespaces, not all")
 	flags.BoolVar(&demo, "demo", false, "Show recorded clusters instead, without a kubeconfig")
 	flags.StringVar(&archive, "bundle", "", "Show an archive of 'liqoctl gather' instead, without a kubeconfig")
-	cmd.MarkFlagsMutuallyExclusive("demo", "bundle")
 	return cmd
 }
 
 // watchDashboard shows the cluster of the kubeconfig until it is interrupted.
-func (e *env) watchDashboard(cmd *cobra.Command, port uint16, only []string) error {
+func (e *env) watchDashboard(cmd *cobra.Command, port int, only []string) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
 	c, err := e.localCluster(ctx, cmd)
@@ -119,7 +127,7 @@ func gatewayMetrics(raw rest.Interface) func(context.Context, *corev1.Pod) ([]by
 }
 
 // serveDashboard prints the address of the pages and serves them until it is interrupted.
-func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashboard.Snapshots) error {
+func (e *env) serveDashboard(ctx context.Context, port int, snapshots *dashboard.Snapshots) error {
 	listener, err := listenOn(port)
 	if err != nil {
 		return err
@@ -131,8 +139,8 @@ func (e *env) serveDashboard(ctx context.Context, port uint16, snapshots *dashbo
 }
 
 // listenOn opens a port for pages on loopback.
-func listenOn(port uint16) (net.Listener, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+func listenOn(port int) (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, hint(fmt.Errorf("open a port for the dashboard: %w", err), "choose another one with --port")
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -305,4 +306,31 @@ func ownAddress(t *testing.T) string {
 	}
 	t.Fatal("this machine has loopback addresses only")
 	return ""
+}
+
+// TestDashboardRefuses: flags that contradict each other, and values that cannot be right, are refused in one line that
+// says what to do.
+func TestDashboardRefuses(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "nope")
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{
+		"--demo --bundle x":                 "use either --demo or --bundle\n",
+		"--demo --only-namespaces shop":     "--only-namespaces is for a cluster",
+		"--bundle x --only-namespaces shop": "--only-namespaces is for a cluster",
+		"--demo --port 99999":               "--port: 99999 is no port; use 1 to 65535, or 0 for any that is free\n",
+		"--demo --port -1":                  "--port: -1 is no port",
+		"--bundle " + missing:               "no such file or directory; name an archive that 'liqoctl gather' has made\n",
+		"--bundle " + text:                  "read the archive: unexpected EOF; name an archive that 'liqoctl gather' has made\n",
+	} {
+		var out strings.Builder
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+		code := cli.Run(t.Context(), append([]string{"liqoctl", "dashboard"}, strings.Fields(flags)...), streams)
+		if code != 1 || !strings.Contains(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%s: %d, %q", flags, code, out.String())
+		}
+	}
 }

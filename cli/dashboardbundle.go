@@ -16,10 +16,10 @@ import (
 
 // archiveDashboard shows the clusters of an archive of gather until it is interrupted, each at an address of its own:
 // the second one at the next port.
-func (e *env) archiveDashboard(ctx context.Context, port uint16, name string) error {
+func (e *env) archiveDashboard(ctx context.Context, port int, name string) error {
 	archive, err := readArchive(name)
 	if err != nil {
-		return err
+		return hint(err, "name an archive that '%s gather' has made", e.name)
 	}
 	if len(archive.Index.Clusters) == 0 {
 		return fmt.Errorf("%s has no cluster", name)
