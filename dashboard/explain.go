@@ -84,6 +84,13 @@ func shared(s *view.Snapshot) why.Cluster {
 		&s.VirtualNodes, &s.Nodes, &s.Offloadings} {
 		out.Objects = append(out.Objects, items(list)...)
 	}
+	if s.Hidden["Pod"] == "" {
+		out.Used = map[string]corev1.ResourceList{}
+		for i := range s.VirtualNodes.Items {
+			name := s.VirtualNodes.Items[i].Name
+			out.Used[name] = s.Requested(name)
+		}
+	}
 	for i := range s.Pods.Items {
 		if pod := &s.Pods.Items[i]; pod.Labels[api.LabelOffloadingComponent] == api.VirtualKubeletComponent {
 			out.Objects = append(out.Objects, pod)

@@ -17,7 +17,8 @@ import (
 func TestExplain(t *testing.T) {
 	s := recorded(t)
 	s.Command = "kubectl liqo"
-	has(t, page(t, s, "/workloads"), "more than node milan has<br><code>kubectl liqo create resourceslice milan",
+	has(t, page(t, s, "/workloads"), "more than node milan has<br><code>kubectl liqo create resourceslice milan -n liqo-tenant-milan "+
+		"--remote-cluster-id milan --resource nvidia.com/gpu=4<",
 		"quota usage exceeded: used 1900m, requested 500m, limit 2<br><code>kubectl liqo info peer turin</code>",
 		"2, of which 1 not ready", "!only the status is shown")
 

@@ -6,11 +6,13 @@ package dashboard
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/view"
@@ -103,10 +105,17 @@ func TestWhatIsMissingIsNotKnown(t *testing.T) {
 func TestMapTellsOfWorkloads(t *testing.T) {
 	s := recorded(t)
 	const counts = "0 namespaces with problems, 1 pod not ready"
-	has(t, page(t, s, "/"), "4 peers, 3 problems", counts,
+	has(t, page(t, s, "/"), "4 peers, 2 problems", counts,
 		"pod shop/train-0: the pod requests 4 of nvidia.com/gpu, more than node milan has; type", `href="/workloads"`)
 	has(t, page(t, s, "/workloads"), "2 offloaded namespaces: "+counts)
+	short := s.Pods.Items[slices.IndexFunc(s.Pods.Items, func(p corev1.Pod) bool { return p.Name == "train-0" })].DeepCopy()
+	short.Name, short.Spec.Containers[0].Resources.Requests = "short", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	short.Status.Conditions[0].Message = "0/3 nodes are available: 3 Insufficient cpu."
+	all := s.Pods.Items
+	s.Add(short)
+	has(t, page(t, s, "/"), "4 peers, 3 problems", "and pod shop/short requests 4; delete pods there, or ask for more")
+	s.Pods.Items = all
 	s.Offloadings.Items[0].Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Message: "milan refuses"}}
-	has(t, page(t, s, "/"), "4 peers, 4 problems", "1 namespace with problems", "namespace shop: milan refuses")
+	has(t, page(t, s, "/"), "4 peers, 3 problems", "1 namespace with problems", "namespace shop: milan refuses")
 }

@@ -42,7 +42,7 @@ type Own struct {
 func (m *Map) Count() int {
 	n := len(m.Own.Problems) + m.Workloads.Count()
 	for _, p := range m.Peers {
-		n += len(p.Problems)
+		n += len(p.Problems) - p.Shortages
 	}
 	return n
 }
@@ -61,7 +61,10 @@ type MapPeer struct {
 	TrafficMissing string
 	// Received are the amounts this cluster has from the peer, Provided those it gives to it.
 	Received, Provided []Amount
-	Problems           []string
+	// Shortages is how many of the problems, the last ones, are amounts that do not suffice for pods that wait. Count
+	// leaves them out: it counts the pods.
+	Problems  []string
+	Shortages int
 }
 
 // ModuleState is the state of one module of a peering.
@@ -106,7 +109,7 @@ func (s *Snapshot) mapPeer(f *corev1beta1.ForeignCluster, p *Peer, usage usage) 
 	return MapPeer{
 		ClusterID: id, Role: p.Info.Role, Link: p.Network.Connection, LinkMissing: s.Hidden["Connection"],
 		Traffic: s.trafficOf(id), TrafficMissing: usage.unmetered[id],
-		Problems: append(p.Problems(), usage.short[id]...),
+		Problems: append(p.Problems(), usage.short[id]...), Shortages: len(usage.short[id]),
 		Modules: [...]ModuleState{{"network", p.Network.Status}, {"access", p.Authentication.Status},
 			{"offloading", p.Offloading.Status}},
 		Received: s.amounts(usage.received[id], "Pod"), Provided: s.amounts(usage.provided[id], "ShadowPod"),

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
@@ -32,14 +34,16 @@ func (s *Snapshot) shortages() map[string][]string {
 		if at < 0 {
 			continue
 		}
-		free, reported := s.free(v), map[corev1.ResourceName]bool{}
+		hard, used, reported := v.Spec.ResourceQuota.Hard, s.Requested(v.Name), map[corev1.ResourceName]bool{}
 		for _, pod := range waiting {
 			for _, name := range pod.short {
-				asked := pod.demand[name]
-				left, granted := free[name]
-				if granted && !reported[name] && asked.Cmp(left) > 0 && pod.selects(&s.Nodes.Items[at]) {
+				left, granted := hard[name]
+				left = left.DeepCopy()
+				left.Sub(used[name])
+				if asked := pod.demand[name]; granted && !reported[name] && asked.Cmp(left) > 0 &&
+					pod.selects(&s.Nodes.Items[at]) {
 					reported[name] = true
-					out[v.Spec.ClusterID] = append(out[v.Spec.ClusterID], s.shortage(v, pod, name, left))
+					out[v.Spec.ClusterID] = append(out[v.Spec.ClusterID], s.shortage(v, pod, name, left, used))
 				}
 			}
 		}
@@ -49,20 +53,35 @@ func (s *Snapshot) shortages() map[string][]string {
 
 // shortage says that a pod requests more of a resource than is left of what was granted.
 func (s *Snapshot) shortage(v *offv1beta1.VirtualNode, pod waitingPod, name corev1.ResourceName,
-	left resource.Quantity) string {
+	left resource.Quantity, used corev1.ResourceList) string {
 	granted, asked := v.Spec.ResourceQuota.Hard[name].DeepCopy(), pod.demand[name]
 	if left.Sign() < 0 { // pods may be older than what is granted now
 		left = resource.Quantity{Format: granted.Format}
 	}
 	problem := fmt.Sprintf("node %s: too little of the granted %s is left: %s of %s is free, and pod %s/%s requests "+
-		"%s; delete pods there", v.Name, name, short(left), short(granted), pod.Namespace, pod.Name, short(asked))
-	slice := v.Labels[api.LabelResourceSliceName]
-	if slice == "" {
-		return problem
+		"%s", v.Name, name, short(left), short(granted), pod.Namespace, pod.Name, short(asked))
+	var remedies []string
+	if asked.Cmp(granted) <= 0 {
+		remedies = append(remedies, "delete pods there")
 	}
-	granted.Add(asked)
-	return problem + fmt.Sprintf(", or ask for more: '%s create resourceslice %s -n %s --remote-cluster-id %s "+
-		"--resource %s=%s'", s.Command, slice, v.Namespace, v.Spec.ClusterID, name, granted.String())
+	if slice := v.Labels[api.LabelResourceSliceName]; slice != "" {
+		total := Enough(granted, used[name], asked)
+		remedies = append(remedies, fmt.Sprintf("ask for more: '%s create resourceslice %s -n %s --remote-cluster-id %s "+
+			"--resource %s=%s'", s.Command, slice, v.Namespace, v.Spec.ClusterID, name, total.String()))
+	}
+	return problem + "; " + cmp.Or(strings.Join(remedies, ", or "), "request less")
+}
+
+// Enough returns how much to ask of a provider so that a request has room beside what pods use. Where it should have
+// room in what is granted already, more is used than is known: then it is added to the grant.
+func Enough(granted, used, asked resource.Quantity) resource.Quantity {
+	total := used.DeepCopy()
+	total.Add(asked)
+	if total.Cmp(granted) <= 0 {
+		total = granted.DeepCopy()
+		total.Add(asked)
+	}
+	return total
 }
 
 // waitingPod is a pod without a node.
@@ -89,6 +108,9 @@ func (s *Snapshot) waiting() []waitingPod {
 		w := waitingPod{Pod: pod, demand: offloadingplan.Demand(&pod.Spec),
 			selector: labels.SelectorFromSet(pod.Spec.NodeSelector)}
 		for _, name := range slices.Sorted(maps.Keys(w.demand)) {
+			if len(validation.IsQualifiedName(string(name))) > 0 {
+				continue // no API server takes it, and a remedy would quote it
+			}
 			if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodScheduled && strings.Contains(c.Message, "Insufficient "+string(name))
 			}) {
@@ -100,18 +122,12 @@ func (s *Snapshot) waiting() []waitingPod {
 	return out
 }
 
-// free returns what is granted for a virtual node and not requested by pods on it; negative if they
-// request more.
-func (s *Snapshot) free(v *offv1beta1.VirtualNode) corev1.ResourceList {
-	out := v.Spec.ResourceQuota.Hard.DeepCopy()
+// Requested returns what pods on a node request.
+func (s *Snapshot) Requested(node string) corev1.ResourceList {
+	out := corev1.ResourceList{}
 	for i := range s.Pods.Items {
-		if pod := &s.Pods.Items[i]; pod.Spec.NodeName == v.Name && !api.Finished(pod.Status.Phase) {
-			for name, used := range offloadingplan.Demand(&pod.Spec) {
-				if left, granted := out[name]; granted {
-					left.Sub(used)
-					out[name] = left
-				}
-			}
+		if pod := &s.Pods.Items[i]; pod.Spec.NodeName == node && !api.Finished(pod.Status.Phase) {
+			offloadingplan.Add(out, offloadingplan.Demand(&pod.Spec))
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ package view
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,9 @@ func TestShortageOfWhatIsGranted(t *testing.T) {
 	const used = "node milan: too little of the granted memory is left: 3Gi of 8Gi is free, and pod shop/web " +
 		"requests 5Gi; delete pods there"
 	const more = ", or ask for more: 'liqoctl create resourceslice big -n liqo-tenant-milan --remote-cluster-id " +
-		"milan --resource memory=13Gi'"
+		"milan --resource memory=10Gi'"
+	const small = "node milan: too little of the granted memory is left: 3Gi of 8Gi is free, and pod shop/web " +
+		"requests 9Gi; "
 	pod := func(name, node, memory, message string) corev1.Pod {
 		requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
 		return corev1.Pod{ObjectMeta: metaOf("shop", name), Spec: corev1.PodSpec{NodeName: node,
@@ -37,6 +40,11 @@ func TestShortageOfWhatIsGranted(t *testing.T) {
 		"no slice": {func(s *Snapshot) { s.VirtualNodes.Items[0].Labels = nil }, []string{used}},
 		"two pods": {func(s *Snapshot) { s.Pods.Items = append(s.Pods.Items, pod("x", "", "6Gi", message)) },
 			[]string{used + more}},
+		"more than is granted": {func(s *Snapshot) { s.Pods.Items[1] = pod("web", "", "9Gi", message) },
+			[]string{small + strings.Replace(strings.TrimPrefix(more, ", or "), "10Gi", "14Gi", 1)}},
+		"more than is granted, and no slice": {func(s *Snapshot) {
+			s.VirtualNodes.Items[0].Labels, s.Pods.Items[1] = nil, pod("web", "", "9Gi", message)
+		}, []string{small + "request less"}},
 		"enough is free": {func(s *Snapshot) { s.Pods.Items[0].Status.Phase = corev1.PodSucceeded }, nil},
 		"something else": {func(s *Snapshot) { s.Pods.Items[1] = pod("web", "", "5Gi", "0/3 nodes match") }, nil},
 		"another node": {func(s *Snapshot) {

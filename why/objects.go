@@ -31,6 +31,8 @@ type Cluster struct {
 	// Unread lists the kinds that the user may not read, as kubectl takes them. What they would
 	// tell counts as unknown, not as missing.
 	Unread []string
+	// Used holds, by the name of a virtual node, what pods on it request; nil = not known.
+	Used map[string]corev1.ResourceList
 }
 
 // Input holds what an answer is made from.

@@ -20,6 +20,7 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/offloading/plan"
+	"github.com/liqo-go/liqo/view"
 )
 
 // Reasons of pods without a node.
@@ -247,22 +248,28 @@ func (p *pod) askForMore(found *Cause, node string, demand corev1.ResourceList) 
 	if slice == nil {
 		return
 	}
-	if flags, args := amounts(slice, demand); flags != "" {
+	if flags, args := p.amounts(slice, node, demand); flags != "" {
 		found.typedAt(p.local.ID, "liqoctl create resourceslice %s -n %s --remote-cluster-id %s"+flags,
 			append([]any{slice.Name, slice.Namespace, v.Spec.ClusterID}, args...)...)
 	}
 }
 
-// amounts returns the flags that ask for the granted amounts and demand on top, as a format and its
-// arguments.
-func amounts(slice *authv1beta1.ResourceSlice, demand corev1.ResourceList) (flags string, args []any) {
+// amounts returns the flags that ask for enough on a virtual node for demand of the pod, as a format and its arguments.
+func (p *pod) amounts(slice *authv1beta1.ResourceSlice, node string, demand corev1.ResourceList,
+) (flags string, args []any) {
 	for _, name := range slices.Sorted(maps.Keys(demand)) {
-		total := demand[name].DeepCopy()
 		granted, ok := slice.Status.Resources[name]
 		if !ok {
 			granted = slice.Spec.Resources[name]
 		}
-		total.Add(granted)
+		used := p.local.Used[node][name].DeepCopy()
+		switch {
+		case p.local.Used == nil: // all may be used
+			used = granted
+		case p.Spec.NodeName == node: // the pod is a part of it
+			used.Sub(demand[name])
+		}
+		total := view.Enough(granted, used, demand[name])
 		switch {
 		case total.IsZero() || granted.IsZero() && name == corev1.ResourcePods:
 			continue
