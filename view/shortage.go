@@ -66,8 +66,9 @@ func (s *Snapshot) shortage(v *offv1beta1.VirtualNode, pod waitingPod, name core
 	}
 	if slice := v.Labels[api.LabelResourceSliceName]; slice != "" {
 		total := Enough(granted, used[name], asked)
-		remedies = append(remedies, fmt.Sprintf("ask for more: '%s create resourceslice %s -n %s --remote-cluster-id %s "+
-			"--resource %s=%s'", s.Command, slice, v.Namespace, v.Spec.ClusterID, name, total.String()))
+		remedies = append(remedies, fmt.Sprintf("ask for more: '%s create resourceslice %s -n %s "+
+			"--remote-cluster-id %s --resource %s=%s'", s.Command, slice, v.Namespace, v.Spec.ClusterID, name,
+			total.String()))
 	}
 	return problem + "; " + cmp.Or(strings.Join(remedies, ", or "), "request less")
 }
