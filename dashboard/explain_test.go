@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestExplain: the page says what 'liqoctl why' says of the first pods that are not ready, and what to type.
@@ -21,6 +22,14 @@ func TestExplain(t *testing.T) {
 		"--remote-cluster-id milan --resource nvidia.com/gpu=4<",
 		"quota usage exceeded: used 1900m, requested 500m, limit 2<br><code>kubectl liqo info peer turin</code>",
 		"2, of which 1 not ready", "!only the status is shown")
+
+	all, refused := s.Pods.Items, s.Pods.Items[1].DeepCopy()
+	refused.Name, refused.Spec.NodeName, refused.Status = "refused", "milan", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: "False", Message: "peering cpu quota usage exceeded - free 1 / requested 2"}}}
+	refused.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	s.Add(refused) // others use 3 of 4
+	has(t, page(t, s, "/workloads"), "--remote-cluster-id milan --cpu 5<")
+	s.Pods.Items = all
 
 	broken := s.Pods.Items[1].DeepCopy()
 	broken.Name, broken.Status = "broken", corev1.PodStatus{Phase: corev1.PodPending,
