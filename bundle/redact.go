@@ -125,8 +125,8 @@ func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
 	return append(out, text...)
 }
 
-// nextKey finds a private key by its first line. If the last line is not near, because a message was cut, the key has
-// the lines that can be its own: base64, of which only the last line is short.
+// nextKey finds a private key by its first line. If no last line follows within maxKey bytes, because the message was
+// cut, the key ends with the last line that can belong to one: lines of base64, of which only the last is short.
 func nextKey(text []byte) (m match, ok bool) {
 	begin := keyBegin.FindIndex(text)
 	if begin == nil {

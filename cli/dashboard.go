@@ -147,8 +147,9 @@ func listenOn(port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// hidden returns the kinds of the dashboard that the user may not list and watch, with what helps: those with a
-// namespace in the given ones, or in all if there are none. If the API server does not say, the user may try.
+// hidden returns, by kind, why the dashboard does not read objects of that kind: the user may not list and watch them.
+// Namespaced kinds are checked in the namespaces of only, or in all namespaces if only is empty. A kind whose check
+// fails is not hidden: its watch reports the error.
 func (c *cluster) hidden(ctx context.Context, only []string) map[string]string {
 	out, mu := map[string]string{}, sync.Mutex{}
 	_ = onEach((&view.Snapshot{}).Lists(), func(list runtime.Object) error { // it has no error

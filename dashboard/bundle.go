@@ -206,14 +206,14 @@ type fileGroup struct {
 	Unlisted int
 }
 
-// fileLink leads to the page of a file.
+// fileLink is a link to the page of a file.
 type fileLink struct {
 	Name, Address string
 	Size          int
 	Cut           bool
 }
 
-// find returns the page of a path; false if there is none.
+// find returns the page at a path of the archive. ok is false for other paths.
 func (a *Archive) find(path string) (name, title string, data any, ok bool) {
 	if path == bundlePath {
 		return "bundle", "Bundle", a.page(), true
@@ -355,7 +355,7 @@ type filePage struct {
 	Begin, Before, Behind, End string
 }
 
-// filePage returns a page of a file; nil if there is none.
+// filePage returns a page of a file of this cluster by its number, or nil if the archive has no such file or page.
 func (a *Archive) filePage(number, file string) *filePage {
 	page, err := strconv.Atoi(number)
 	text, own := a.bundle.Text(file), strings.HasPrefix(file, a.cluster.Name+"/") || file == bundle.Readme

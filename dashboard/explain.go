@@ -51,7 +51,8 @@ func explain(s *view.Snapshot, w *view.Workloads, most int) {
 	}
 }
 
-// showCause shows a cause. If there is none, what the status of the pod says stays.
+// showCause replaces the reason of a pod by a cause, and adds its remedies. Without a cause the reason from the pod's
+// status stays.
 func showCause(pod *view.Pod, cause why.Cause, s *view.Snapshot) {
 	if cause.Reason == why.Nothing {
 		return

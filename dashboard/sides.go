@@ -5,7 +5,8 @@ package dashboard
 
 import "github.com/liqo-go/liqo/view"
 
-// side holds the peers that the map draws on one side of the cluster. ID is that of the element and its heading.
+// side holds the peers that the map draws on one side of the cluster. ID is the class of its
+// section and the ID of its heading.
 type side struct {
 	ID, Title string
 	Peers     []view.MapPeer

@@ -126,7 +126,8 @@ func counter(page, name string) (float64, error) {
 	return 0, strconv.ErrSyntax
 }
 
-// since returns the rates from former counters to these; false if there are none, or they were higher.
+// since returns the mean rates between former counters and these. It returns false before the second sample and after
+// a restart of the gateway, which resets its counters.
 func (c counters) since(former counters) (view.Traffic, bool) {
 	seconds := c.at.Sub(former.at).Seconds()
 	out := view.Traffic{Received: (c.received - former.received) / seconds, Sent: (c.sent - former.sent) / seconds}
