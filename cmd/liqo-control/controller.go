@@ -272,7 +272,8 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 const standardLease = 15 * time.Second
 
 // manager returns the options of the manager, with limits for what the caches hold. Of pods that
-// are not Liqo's they hold the place, and of those for consumers a part of the status. Of Secrets
+// have started and are not Liqo's they hold the place, and of those for consumers a part of the
+// status. Of Secrets
 // they hold the data of those with a label of Liqo, and none that are reflected for consumers. They
 // hold leases of gateways only, each with its holder and nothing else. Pods and ShadowPods, which
 // may be thousands, are kept encoded.
@@ -310,15 +311,18 @@ func (f *controllerFlags) manager() manager.Options {
 	}
 }
 
-// stripPod reduces pods that are not Liqo's to the fields about their node, addresses and owner. Of
-// the status of those for consumers it keeps phase, addresses and disruption: consumers read the
-// rest themselves.
+// stripPod reduces pods that have started and are not Liqo's to the fields about their node,
+// addresses and owner. Of the status of those for consumers it keeps phase, addresses and
+// disruption: consumers read the rest themselves.
 func stripPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
 	p.ManagedFields = nil
+	if p.Status.Phase == corev1.PodPending {
+		return p, nil // few are, and admission may have to be made up for
+	}
 	if p.Labels[api.LabelManaged] == api.True {
 		if p.Labels[api.LabelManagedBy] == api.ManagedByShadowPod {
 			status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}

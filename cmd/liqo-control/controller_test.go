@@ -64,6 +64,12 @@ func TestCachesKeepWhatIsRead(t *testing.T) {
 			t.Errorf("a pod of %s (%v):\n%s", c.of, err, diff)
 		}
 	}
+	waits := whole.DeepCopy()
+	waits.Status.Phase = corev1.PodPending
+	got, err := stripPod(waits.DeepCopy())
+	if diff := cmp.Diff(any(waits), got); diff != "" || err != nil {
+		t.Errorf("a pod that has not started (%v):\n%s", err, diff)
+	}
 
 	f := controllerFlags{leaseDuration: standardLease}
 	for kind, by := range f.manager().Cache.ByObject {

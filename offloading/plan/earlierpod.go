@@ -55,9 +55,15 @@ func EarlierPod(in EarlierPodInput) desired.Plan {
 	return p
 }
 
+// Waits reports whether EarlierPod may plan anything for a pod.
+func Waits(pod *corev1.Pod) bool {
+	started := pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending
+	return pod.DeletionTimestamp == nil && !started && (pod.Spec.NodeName == "" || pod.Status.Reason == api.ReasonBackOff)
+}
+
 func (in EarlierPodInput) plan() desired.Plan {
 	pod, pending := in.Root, in.Root.Spec.NodeName == ""
-	if pod.DeletionTimestamp != nil || !pending && pod.Status.Reason != api.ReasonBackOff {
+	if !Waits(pod) {
 		return desired.Plan{}
 	}
 	if _, letGo := pod.Annotations[AnnotationLetGo]; letGo {
