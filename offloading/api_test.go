@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -710,6 +711,7 @@ func TestProvider(t *testing.T) {
 	k.tellsRefusals(t, consumer, shadow("privileged", "0")) // and allows them
 	k.comesBack(t, &pods.Items[2])
 	k.comesBackAfterADrain(t, &pods.Items[3])
+	k.goesWithItsShadow(t, consumer, &pods.Items[4])
 	k.runsOnce(t, consumer, quota, shadow("job", "1"))
 	k.endProvider(t, nsmap)
 }
@@ -919,6 +921,22 @@ func (k cluster) staysAsItWasMade(t *testing.T, consumer client.Client, shadow *
 			t.Errorf("the pod got image %s and tolerations %v", image, pod.Spec.Tolerations)
 		}
 	}
+}
+
+// goesWithItsShadow shows that the pod of a deleted ShadowPod is deleted though no garbage collector runs.
+func (k cluster) goesWithItsShadow(t *testing.T, consumer client.Client, pod *corev1.Pod) {
+	t.Helper()
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
+	if err := consumer.Delete(t.Context(), shadow, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+	k.until(t, "deletion of the pod of a deleted ShadowPod", func(ctx context.Context) error {
+		err := k.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = errors.New("the pod stays")
+		}
+		return client.IgnoreNotFound(err)
+	})
 }
 
 // isResizedAndDebugged shows that a pod is updated after its ShadowPod, within the quota. An

@@ -72,6 +72,7 @@ func Controllers(o Options) []ctl.Registrar {
 		servingCertificates(),
 		remoteNamespaces(o),
 		takenBack(time.Now),
+		withdrawn(),
 		quotas,
 		quotaLimits(),
 		quotas.usage(),

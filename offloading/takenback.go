@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
@@ -35,5 +36,26 @@ func takenBack(now func() time.Time) ctl.Controller[*corev1.Namespace, plan.Take
 			return plan.TakenBackInput{Root: root, Pods: pods.Items, Now: now()}, nil
 		},
 		Plan: plan.TakenBack,
+	}
+}
+
+// withdrawn deletes, as provider, the pod of a ShadowPod that was deleted. Kubernetes' garbage
+// collector would, too, but by default it deletes only 20 objects per second of the whole cluster.
+// It remains the one that finds pods whose ShadowPod was deleted while no controller ran.
+func withdrawn() ctl.Registrar {
+	return ctl.Controller[*corev1.Pod, plan.WithdrawnInput]{
+		Name: "withdrawn-pods", Quiet: true, Workers: defaultWorkers,
+		Only: func(root *corev1.Pod) bool { return plan.ShadowPodUID(root) != "" },
+		Watches: []ctl.Watch{
+			// A cache may show a pod before the ShadowPod that another replica made it for.
+			{Kind: &corev1.Pod{}, Relevant: func(client.Object, client.Object) bool { return false }},
+			{Kind: &offloadingv1beta1.ShadowPod{}, Map: ctl.SameName,
+				Relevant: func(_, after client.Object) bool { return after == nil }},
+		},
+		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.WithdrawnInput, error) {
+			shadow, err := ctl.Optional(ctx, r, client.ObjectKeyFromObject(root), &offloadingv1beta1.ShadowPod{})
+			return plan.WithdrawnInput{Root: root, ShadowPod: shadow}, err
+		},
+		Plan: plan.Withdrawn,
 	}
 }

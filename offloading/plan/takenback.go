@@ -7,7 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/liqo-go/liqo/api"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
@@ -55,4 +59,30 @@ func ending(namespace *corev1.Namespace, now time.Time) (grace *int64, after tim
 		return new(int64(1)), takenBackGrace + killTime - since
 	}
 	return new(int64(0)), killTime
+}
+
+// WithdrawnInput holds a pod that was made for a ShadowPod, and the ShadowPod of its name; nil if
+// there is none.
+type WithdrawnInput struct {
+	Root      *corev1.Pod
+	ShadowPod *offloadingv1beta1.ShadowPod
+}
+
+// Withdrawn deletes the pod of a ShadowPod that is gone, also if another has its name. It must be
+// called only after the ShadowPod's deletion was observed.
+func Withdrawn(in WithdrawnInput) desired.Plan {
+	of := ShadowPodUID(in.Root)
+	if of == "" || in.ShadowPod != nil && in.ShadowPod.UID == of {
+		return desired.Plan{}
+	}
+	return desired.Plan{Actions: desired.Deletes(in.Root)}
+}
+
+// ShadowPodUID returns the UID of the ShadowPod that a pod was made for; empty for any other pod.
+func ShadowPodUID(pod *corev1.Pod) types.UID {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if pod.Labels[api.LabelManagedBy] != api.ManagedByShadowPod || owner == nil || owner.Kind != "ShadowPod" {
+		return ""
+	}
+	return owner.UID
 }
