@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,8 @@ import (
 // nothing: the pods are observed again.
 type accounts struct {
 	synced []toolscache.InformerSynced
+	// made is when the last pod was planned; nil = none was.
+	made atomic.Pointer[time.Time]
 
 	mu sync.Mutex
 	// demands holds the demands of pods by their encoding, so that thousands of equal ones share
@@ -373,6 +377,17 @@ func (a *accounts) refuseShadowPod(in *plan.QuotaInput, p *offloadingv1beta1.Sha
 // planShadowPod plans with what the user's other pods hold, including those that no watch has shown
 // yet. What the plan grants is promised before the next plan is made.
 func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
+	if made := a.made.Load(); made != nil {
+		in.LastMade = *made
+	}
+	p := a.granted(in)
+	if len(p.Objects) > 0 {
+		a.made.Store(&in.Now)
+	}
+	return p
+}
+
+func (a *accounts) granted(in plan.ShadowPodInput) desired.Plan {
 	if in.Quota == nil {
 		return plan.ShadowPod(in)
 	}

@@ -37,9 +37,11 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 		Creates: []client.Object{&corev1.Pod{}},
 		Watches: []ctl.Watch{
 			{Kind: &offloadingv1beta1.Quota{}, Map: ctl.Where(&offloadingv1beta1.ShadowPodList{}, maybeRefused)},
-			{Kind: &corev1.Pod{}, Relevant: ctl.Differs(func(before, after *corev1.Pod) bool {
-				return plan.PodConcerns(before, after, time.Now())
-			})},
+			{Kind: &corev1.Pod{}, Relevant: func(before, after client.Object) bool {
+				from, _ := before.(*corev1.Pod)
+				to, exists := after.(*corev1.Pod)
+				return !exists || plan.PodConcerns(from, to, time.Now())
+			}},
 		},
 		Workers: cmp.Or(o.ShadowPodWorkers, defaultWorkers),
 		Gather: func(

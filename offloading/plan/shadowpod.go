@@ -42,6 +42,8 @@ type ShadowPodInput struct {
 	Pod *corev1.Pod
 	// Now is the time of the decision.
 	Now time.Time
+	// LastMade is when the last pod was planned for any ShadowPod; zero = none was.
+	LastMade time.Time
 	// Configuration holds the remapped ranges of the consumer; nil without networking.
 	Configuration *networkingv1beta1.Configuration
 	// Quota holds the quota of the pod's user; nil = quotas are not enforced, or the plan grants
@@ -104,12 +106,12 @@ func (in ShadowPodInput) plan() desired.Plan {
 	}
 	in.amend(&p)
 	in.follow(&p)
-	phase, settled := in.Pod.Status.Phase, in.Pod.CreationTimestamp.Add(settleTime)
+	phase, unsettled := in.Pod.Status.Phase, in.unsettled()
 	switch {
 	case !RunsToEnd(in.Root) && api.Finished(phase) && leaving(in.Pod):
 		return p
-	case !api.Finished(phase) && in.Now.Before(settled) && (HasPhase(in.Root) || !RunsToEnd(in.Root)):
-		requeueWithin(&p, settled.Sub(in.Now))
+	case !api.Finished(phase) && unsettled > 0 && (HasPhase(in.Root) || !RunsToEnd(in.Root)):
+		requeueWithin(&p, unsettled)
 		return p
 	case phase == "" || phase == in.Root.Status.Phase:
 		return p
@@ -282,17 +284,37 @@ func leaving(pod *corev1.Pod) bool {
 }
 
 // settleTime is how long after the creation of a pod its phase is not copied to the ShadowPod,
-// unless the pod has finished. Bursts of pods start in a few seconds, nobody waits for the phases
-// between, and writing them would slow down the API server. 1000 pods take that long to start on
-// two cores.
-const settleTime = 30 * time.Second
+// unless the pod has finished. Nobody waits for the phases between, and writing them would slow down
+// bursts: 1000 pods take that long to start on two cores. In longer bursts it is not copied before
+// calmTime has passed without a new pod, but after mostSettleTime in any case.
+const (
+	settleTime     = 30 * time.Second
+	calmTime       = 5 * time.Second
+	mostSettleTime = 10 * time.Minute
+)
 
-// PodConcerns reports whether an update of a pod may change the plan of its ShadowPod. Binding and
-// start of a new pod do not: the ShadowPod is reconciled when the pod has settled.
+// unsettled returns the time until the phase of the pod is copied or, if that is not known, looked
+// at again; 0 = it is copied now.
+func (in ShadowPodInput) unsettled() time.Duration {
+	switch age := in.Now.Sub(in.Pod.CreationTimestamp.Time); {
+	case age < settleTime:
+		return settleTime - age
+	case age < mostSettleTime && in.Now.Sub(in.LastMade) < calmTime:
+		return settleTime
+	}
+	return 0
+}
+
+// PodConcerns reports whether the creation (before is nil) or an update of a pod may change the plan
+// of its ShadowPod. Creation, binding and start of a new pod do not: the ShadowPod is reconciled when
+// the pod has settled.
 func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	if after.Spec.RestartPolicy != corev1.RestartPolicyAlways || api.Finished(after.Status.Phase) ||
 		!now.Before(after.CreationTimestamp.Add(settleTime)) {
 		return true
+	}
+	if before == nil {
+		return false
 	}
 	from, to := *before, *after
 	from.ResourceVersion, to.ResourceVersion = "", ""
@@ -302,9 +324,10 @@ func PodConcerns(before, after *corev1.Pod, now time.Time) bool {
 	return !equality.Semantic.DeepEqual(&from, &to)
 }
 
-// made plans a new pod. If its tolerations are narrowed, an event says so.
+// made plans a new pod, and looks at it when it has settled. If its tolerations are narrowed, an
+// event says so.
 func made(in ShadowPodInput) desired.Plan {
-	p := desired.Plan{Objects: []desired.Object{podOf(in)}}
+	p := desired.Plan{Objects: []desired.Object{podOf(in)}, RequeueAfter: settleTime}
 	if _, narrowed := in.Guests.narrowed(in.Root.Spec.Pod.Tolerations); narrowed {
 		p.Events = []desired.Event{{
 			Object: p.Objects[0], Type: corev1.EventTypeWarning, Reason: "TolerationsNarrowed",
