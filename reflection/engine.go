@@ -307,13 +307,15 @@ func (w *worker) enqueueObjects(ctx context.Context, r client.Reader, kind clien
 }
 
 // sawHome enqueues a home object after an event.
-func (w *worker) sawHome(obj client.Object) {
+func (w *worker) sawHome(before, obj client.Object) {
 	if !w.concerns(obj) {
 		return
 	}
 	key := client.ObjectKeyFromObject(obj)
 	w.ledger.Shown(slot{atHome, key}, obj.GetResourceVersion())
-	w.queue.Add(key)
+	if before == nil || before == obj || w.Heeds == nil || w.Heeds(before, obj) {
+		w.queue.Add(key)
+	}
 }
 
 // concerns reports whether a home object is, or may have been, reflected by this engine. Engines of
@@ -323,10 +325,14 @@ func (w *worker) concerns(home client.Object) bool {
 	return w.selects(home) || held && w.engine.namespace(home.GetNamespace()) != nil
 }
 
+// sawFunc handles an event of an object. before is nil for a created object; for a deleted one it is
+// the object itself, the last known state.
+type sawFunc func(before, obj client.Object)
+
 // watch calls saw for every event of a kind in a cache, until remove is called. synced reports
 // whether saw has been called for all objects of the initial list.
 func (w *worker) watch(
-	ctx context.Context, c cache.Informers, kind client.Object, saw func(client.Object),
+	ctx context.Context, c cache.Informers, kind client.Object, saw sawFunc,
 ) (remove func(), synced toolscache.InformerSynced, err error) {
 	informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -340,18 +346,23 @@ func (w *worker) watch(
 	return remove, registration.HasSynced, nil
 }
 
-// handler calls saw for every event, with the last known state of a deleted object.
-func handler(saw func(client.Object)) toolscache.ResourceEventHandler {
-	see := func(obj any) {
-		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = tombstone.Obj
-		}
-		if o, ok := obj.(client.Object); ok {
-			saw(o)
+// handler calls saw for every event.
+func handler(saw sawFunc) toolscache.ResourceEventHandler {
+	update := func(before, obj any) {
+		from, _ := before.(client.Object)
+		if to, ok := obj.(client.Object); ok {
+			saw(from, to)
 		}
 	}
-	update := func(_, obj any) { see(obj) }
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: update, DeleteFunc: see}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { update(nil, obj) }, UpdateFunc: update,
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			update(obj, obj)
+		},
+	}
 }
 
 func (w *worker) work(ctx context.Context) {

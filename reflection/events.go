@@ -25,10 +25,9 @@ const recentEvents = 256
 
 const (
 	// newsRate is how many events about success are written per second, and newsBurst how many at
-	// once: twice the default of kubelets until Kubernetes 1.26. Each costs as much as a step of a
-	// pod's start, and no pod waits for them. Events are dropped while a thousand others are
-	// queued.
-	newsRate, newsBurst = 10, 20
+	// once. Each costs as much as a step of a pod's start, no pod waits for them, and in a burst
+	// they all say the same. Events are dropped while a thousand others are queued.
+	newsRate, newsBurst = 1, 20
 )
 
 const (

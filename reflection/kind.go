@@ -46,6 +46,9 @@ type Kind struct {
 	// objects.
 	Report         client.Object
 	ReportSelector labels.Selector
+	// Heeds reports whether an update of a home object may change what is done; nil = always.
+	// HeedsReport reports the same about the creation (before is nil) or an update of a Report.
+	Heeds, HeedsReport func(before, after client.Object) bool
 	// AlsoWatches lists home kinds that Gather reads in the namespace of an object. When one of
 	// their objects changes, all objects of this kind in that namespace are enqueued.
 	AlsoWatches []client.Object
@@ -168,6 +171,11 @@ func TypedOrError[H, R, Out client.Object](
 		out, err := translator(as[H](o.Home), as[R](o.Remote), v)
 		return orNil(out), err
 	}
+}
+
+// Heeds makes a Kind's Heeds or HeedsReport from that of one type; before may be a typed nil.
+func Heeds[T client.Object](heeds func(before, after T) bool) func(before, after client.Object) bool {
+	return func(before, after client.Object) bool { return heeds(as[T](before), as[T](after)) }
 }
 
 // Trim makes a Kind's trimming from that of one type.

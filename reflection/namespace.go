@@ -88,16 +88,16 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	key := func(obj client.Object) types.NamespacedName {
 		return types.NamespacedName{Namespace: home, Name: w.homeName(obj)}
 	}
-	sawRemote := func(obj client.Object) {
+	sawRemote := func(_, obj client.Object) {
 		w.ledger.Shown(slot{atRemote, key(obj)}, obj.GetResourceVersion())
 		w.queue.Add(key(obj))
 	}
-	sawReport := func(obj client.Object) {
-		if w.Pull != nil {
+	sawReport := func(before, obj client.Object) {
+		if w.Pull != nil && (before == obj || w.HeedsReport == nil || w.HeedsReport(before, obj)) {
 			w.queue.Add(types.NamespacedName{Namespace: home, Name: obj.GetName()})
 		}
 	}
-	sawOther := func(client.Object) {
+	sawOther := func(_, _ client.Object) {
 		if ns.ready(w) {
 			w.enqueueObjects(ctx, ns.home, w.Home, home)
 		}
@@ -105,7 +105,7 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	type watch struct {
 		cache cache.Cache
 		kind  client.Object
-		saw   func(client.Object)
+		saw   sawFunc
 	}
 	watches := []watch{{ns.peer, w.Remote, sawRemote}}
 	if w.Report != nil {

@@ -214,6 +214,17 @@ func hasReport(home, remote *corev1.Pod) bool {
 	return placeless(remote) || placeless(home) && condition(remote.Status.Conditions, corev1.PodScheduled) != nil
 }
 
+// Reports reports whether the creation (before is nil) or an update of a remote pod may change the
+// status of its home pod. A pod that no kubelet has taken over says only that it cannot be
+// scheduled, or can be again.
+func Reports(before, after *corev1.Pod) bool {
+	silent := func(p *corev1.Pod) bool {
+		return p == nil || p.Status.StartTime == nil && p.Status.Phase == corev1.PodPending &&
+			p.DeletionTimestamp == nil && !placeless(p)
+	}
+	return !silent(before) || !silent(after)
+}
+
 // placeless reports whether a pod's conditions say that it cannot be scheduled. A remote pod held
 // only by the scheduling gate GateNoted does not count.
 func placeless(pod *corev1.Pod) bool {

@@ -141,6 +141,15 @@ func ofFormerPod(home *corev1.Pod, remote *corev1.Secret) bool {
 		remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID)
 }
 
+// ChangesTokens reports whether an update of a home pod may change its tokens. Kubernetes lets
+// nobody change its volumes and service account.
+func ChangesTokens(before, after *corev1.Pod) bool {
+	const mode = api.AnnotationAPIServerSupport
+	return before.UID != after.UID || before.Annotations[mode] != after.Annotations[mode] ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		api.Finished(before.Status.Phase) != api.Finished(after.Status.Phase)
+}
+
 // Tokens pushes the service account tokens of a pod, and its namespace, as a Secret that the remote
 // pod mounts. Without new tokens in the View, the Secret keeps its own.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
