@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +91,7 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 		if err := decoder.DecodeRaw(req.OldObject, &old); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		return patched(&pod, plan.ReadmitPod(&pod, &old))
+		return admitted(&pod, plan.ReadmitPod(&pod, &old))
 	}
 	offloading, err := offloadingOf(ctx, r, req.Namespace)
 	if err != nil {
@@ -105,7 +107,57 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return patched(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, mayLeave))
+	return admitted(&pod, plan.AdmitPod(&pod, offloading.Spec, s.options.Kubelet.RuntimeClass, mayLeave))
+}
+
+// addition is an operation of a JSON patch.
+type addition struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// admitted returns a response with what admission adds to a pod: tolerations, required node affinity
+// and an annotation. To compare whole pods took a third of the time of a request.
+func admitted(before, after *corev1.Pod) admission.Response {
+	var patch []addition
+	add := func(path string, value any) { patch = append(patch, addition{"add", path, value}) }
+	had, tolerations := before.Spec.Tolerations, after.Spec.Tolerations
+	if len(had) == 0 && len(tolerations) > 0 {
+		add("/spec/tolerations", tolerations)
+	} else {
+		for _, t := range tolerations[len(had):] {
+			add("/spec/tolerations/-", t)
+		}
+	}
+	switch from, to := before.Spec.Affinity, after.Spec.Affinity; {
+	case equality.Semantic.DeepEqual(from, to):
+	case from == nil:
+		add("/spec/affinity", to)
+	case from.NodeAffinity == nil:
+		add("/spec/affinity/nodeAffinity", to.NodeAffinity)
+	default:
+		add("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution",
+			to.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	const key = api.AnnotationAdmitted
+	switch value := after.Annotations[key]; {
+	case value == before.Annotations[key]:
+	case before.Annotations == nil:
+		add("/metadata/annotations", map[string]string{key: value})
+	default:
+		add("/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1"), value)
+	}
+	response := admission.Allowed("")
+	if len(patch) == 0 {
+		return response
+	}
+	var err error
+	if response.Patch, err = json.Marshal(patch); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+	return response
 }
 
 // mutateShadowPod labels a ShadowPod with the user who created it, which nobody can choose or
