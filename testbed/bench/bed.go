@@ -42,7 +42,9 @@ type bed struct {
 	bare        map[string]float64 // seconds of bursts before Liqo was installed; nil if it was there
 	profile     string             // folder for profiles; "" = none
 	thousand    bool               // measure with 1000 peers, too
-	report      report
+	// defaultLimits says that kube-controller-manager has its default limits of requests.
+	defaultLimits bool
+	report        report
 }
 
 func newBed(ctx context.Context) (*bed, error) {

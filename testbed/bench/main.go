@@ -103,7 +103,7 @@ func run(ctx context.Context, only string, o options) (err error) {
 	if o.defaultLimits {
 		b.clusterArgs = append(b.clusterArgs, "--kcm-arg=--kube-api-qps=20", "--kcm-arg=--kube-api-burst=30")
 	}
-	b.thousand = o.thousand
+	b.thousand, b.defaultLimits = o.thousand, o.defaultLimits
 	if b.profile = o.profile; b.profile != "" {
 		if err := os.MkdirAll(b.profile, 0o755); err != nil {
 			return err
