@@ -293,6 +293,45 @@ func (r refuser) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
+// TestDeletionTakesOnePass shows that a root ends without an event of what was deleted for it, unless a
+// finalizer holds that.
+func TestDeletionTakesOnePass(t *testing.T) {
+	t.Parallel()
+	deaf := wisher().(ctl.Controller[*ipamv1alpha1.Network, *ipamv1alpha1.Network])
+	comes := func(_, after client.Object) bool { return after != nil && after.GetDeletionTimestamp() == nil }
+	deaf.Watches = []ctl.Watch{{Kind: &corev1.ConfigMap{}, Relevant: comes}}
+	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper { return rt }, deaf)
+	root := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "root"}}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: "b"}}
+	hold := func(finalizers string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": `+finalizers+`}}`))
+		if err := c.Patch(t.Context(), held, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, told := func() string { return granted(t, c) }, func() string { return ready(t, c) }
+	for _, finalizers := range []string{"null", `["liqo.io/test"]`} {
+		wish(t, c, map[string]string{"wish": "a=1 b=2"})
+		eventually(t, "a=1 b=2", made)
+		eventually(t, "Ready", told)
+		hold(finalizers)
+		if err := c.Delete(t.Context(), root); err != nil {
+			t.Fatal(err)
+		}
+		if finalizers != "null" {
+			eventually(t, "b=2", made)
+			if told() == "gone" {
+				t.Error("the root is gone before an object that a finalizer holds")
+			}
+			hold("null")
+			wish(t, c, nil) // an event
+		}
+		eventually(t, "gone", told)
+		eventually(t, "", made)
+	}
+}
+
 // TestAConflictIsTriedAgain: what met a conflict is deleted all the same.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()

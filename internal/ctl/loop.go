@@ -332,7 +332,7 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 	}})
 }
 
-// prune deletes the root's objects that keep does not name, and returns how many existed. If the
+// prune deletes the root's objects that keep does not name, and returns how many still exist. If the
 // root is being deleted, it reads from the API server: the cache may not show the last creation.
 func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) (int, error) {
 	uid := string(root.GetUID())
@@ -349,12 +349,21 @@ func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) 
 			if l.named(keep, obj) {
 				continue
 			}
-			left++
+			if outlivesDeletion(obj) {
+				left++
+			}
 			_, err := l.delete(ctx, obj, nil)
 			errs = append(errs, err)
 		}
 	}
 	return left, errors.Join(errs...)
+}
+
+// outlivesDeletion reports whether an object still exists after a successful request to delete it: a
+// pod ends gracefully, and finalizers hold an object.
+func outlivesDeletion(obj client.Object) bool {
+	_, isPod := obj.(*corev1.Pod)
+	return isPod || len(obj.GetFinalizers()) > 0
 }
 
 // owned lists the objects of one kind that this controller made for one root.
