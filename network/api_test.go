@@ -342,6 +342,35 @@ func checkTeardown(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
+// TestGatewaysEndWithTheirNamespace shows that a gateway does not wait until the namespace controller,
+// which does not run here, deletes it: its rights and pods end at once, and no finalizer holds it.
+func TestGatewaysEndWithTheirNamespace(t *testing.T) {
+	t.Parallel()
+	for _, gateway := range []string{onNodePort, dialing} {
+		c := startControllers(t, "rome")
+		for _, obj := range slices.Concat(parsed(t, installed), parsed(t, peering), parsed(t, gateway)) {
+			create(t, c, obj)
+		}
+		for _, template := range chartTemplates(t, []byte("ipam: {podCIDR: 10.10.0.0/16, serviceCIDR: 10.110.0.0/16}")) {
+			create(t, c, template)
+		}
+		at := metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "gw"}
+		var wg client.Object = &netv1beta1.WgGatewayClient{ObjectMeta: at}
+		if gateway == onNodePort {
+			wg = &netv1beta1.WgGatewayServer{ObjectMeta: at}
+		}
+		rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-milan-gw"}}
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: "gw-gw"}}
+		get := func(obj client.Object) error { return c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) }
+		eventually(t, func() error { return errors.Join(get(rights), get(deployment)) })
+		must(t, c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}}))
+		eventually(t, func() error {
+			return errors.Join(get(wg), equal(0, len(wg.GetFinalizers())),
+				equal(true, apierrors.IsNotFound(get(rights))), equal(true, apierrors.IsNotFound(get(deployment))))
+		})
+	}
+}
+
 // cluster is an API server on which the network's controllers run.
 type cluster struct {
 	client.Client

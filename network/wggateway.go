@@ -32,7 +32,7 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers/status;wggatewayclients/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts;services,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods;nodes;namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,resourceNames=liqo-fabric,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
@@ -44,9 +44,13 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 	all := &netv1beta1.WgGatewayServerList{}
 	return ctl.Controller[*netv1beta1.WgGatewayServer, plan.WgServerInput]{
 		Name: "wg-gateway-server", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(),
+		Unreferenced: wgUnreferenced(), EndsWithNamespace: wgEnds(), Workers: wgWorkers,
 		Watches: append(wgWatches(all), ctl.Watch{Kind: &corev1.Node{}, Map: ctl.Where(all, isAt)}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayServer) (plan.WgServerInput, error) {
 			in := plan.WgServerInput{Root: root}
+			if root.DeletionTimestamp != nil {
+				return in, nil
+			}
 			var err error
 			if in.WgGatewayInput, err = o.wgInput(ctx, r, root, root.Spec.SecretRef); err != nil {
 				return in, err
@@ -68,8 +72,12 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 func (o Options) wgGatewayClient() ctl.Registrar {
 	return ctl.Controller[*netv1beta1.WgGatewayClient, plan.WgClientInput]{
 		Name: "wg-gateway-client", Finalizer: api.FinalizerWgGateway, Owns: wgOwns(), Creates: wgCreates(),
+		Unreferenced: wgUnreferenced(), EndsWithNamespace: wgEnds(), Workers: wgWorkers,
 		Watches: wgWatches(&netv1beta1.WgGatewayClientList{}),
 		Gather: func(ctx context.Context, r ctl.Reader, root *netv1beta1.WgGatewayClient) (plan.WgClientInput, error) {
+			if root.DeletionTimestamp != nil {
+				return plan.WgClientInput{Root: root}, nil
+			}
 			in, err := o.wgInput(ctx, r, root, root.Spec.SecretRef)
 			return plan.WgClientInput{Root: root, WgGatewayInput: in}, err
 		},
@@ -84,13 +92,29 @@ func wgOwns() []client.Object {
 	}
 }
 
+// wgUnreferenced returns the kinds that the finalizer is for.
+func wgUnreferenced() []client.Object { return []client.Object{&rbacv1.ClusterRoleBinding{}} }
+
+// wgEnds returns the kinds that delay the deletion of the namespace: the one with pods, and the one that
+// the finalizer is for.
+func wgEnds() []client.Object { return append(wgUnreferenced(), &appsv1.Deployment{}) }
+
+// wgWorkers is how many gateways of each kind are reconciled concurrently: each takes a dozen requests
+// to create or delete, and a hundred may leave at once.
+const wgWorkers = 4
+
 // wgCreates returns the kinds whose objects have the gateway's own name. An existing object of that
 // name would otherwise get the gateway's rights, and be deleted with it.
 func wgCreates() []client.Object { return []client.Object{&corev1.ServiceAccount{}} }
 
-// wgWatches maps a gateway pod to its gateway, and a Secret to the gateways of its namespace.
+// wgWatches maps a gateway pod to its gateway, and a Secret or the deletion of a namespace to the
+// gateways of the namespace.
 func wgWatches(all client.ObjectList) []ctl.Watch {
+	inside := func(ctx context.Context, r client.Reader, namespace client.Object) []reconcile.Request {
+		return ctl.Roots(ctx, r, all, client.InNamespace(namespace.GetName()))
+	}
 	return []ctl.Watch{
+		{Kind: &corev1.Namespace{}, Relevant: ctl.Endings, Map: inside},
 		{Kind: &corev1.Secret{}, Map: ctl.SameNamespace(all)},
 		{Kind: &corev1.Pod{}, Map: func(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 			return request(obj.GetNamespace(), obj.GetLabels()[api.LabelGatewayName])

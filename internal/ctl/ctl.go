@@ -71,6 +71,15 @@ type Controller[R client.Object, In any] struct {
 	// Finalizer holds the root until its effects are pruned. It is needed only if effects leave the
 	// root's namespace or the cluster; empty = none.
 	Finalizer string
+	// Unreferenced holds the kinds of Owns with objects that the root's owner reference does not
+	// reach, because they are cluster-scoped or in other namespaces; nil = all. Objects of other kinds
+	// are deleted with the root by Kubernetes, if the cache does not show them yet.
+	Unreferenced []client.Object
+	// EndsWithNamespace holds the kinds of Owns whose objects are deleted, and the finalizer with them,
+	// as soon as the root's namespace is being deleted; nil = the root waits until it is deleted
+	// itself. Kubernetes deletes the objects of a namespace after 5 s, nothing but pods while there are
+	// any, and 5 s later again what a finalizer held. Watches must map Namespaces.
+	EndsWithNamespace []client.Object
 	// Quiet writes no conditions, and no events about waiting: another controller of the same root
 	// writes them.
 	Quiet bool
@@ -157,6 +166,11 @@ func Differs[T client.Object](differ func(before, after T) bool) Relevant {
 
 // Comings is a Relevant that selects creations and deletions.
 func Comings(before, after client.Object) bool { return before == nil || after == nil }
+
+// Endings is a Relevant that selects the beginning of deletions that finalizers hold up.
+func Endings(before, after client.Object) bool {
+	return before != nil && after != nil && before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil
+}
 
 // MapFunc returns the roots to reconcile when obj has changed.
 type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request

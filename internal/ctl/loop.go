@@ -62,6 +62,8 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	}
 	if absent {
 		l.forget(req.NamespacedName, root)
+	} else if ends, err := l.endsWithNamespace(ctx, root); ends || err != nil {
+		return reconcile.Result{}, err
 	}
 	if !l.plansFor(root, absent) {
 		l.accepted(req)
@@ -89,6 +91,28 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	}
 	l.accepted(req)
 	return reconcile.Result{RequeueAfter: plan.RequeueAfter}, nil
+}
+
+// endsWithNamespace reports whether a root is left to the deletion of its namespace. It deletes what
+// delays that, and removes the finalizer; Kubernetes deletes the rest.
+func (l *loop[R, In]) endsWithNamespace(ctx context.Context, root R) (bool, error) {
+	if l.EndsWithNamespace == nil || root.GetDeletionTimestamp() != nil {
+		return false, nil
+	}
+	key := types.NamespacedName{Name: root.GetNamespace()}
+	namespace, err := Optional(ctx, l.client, key, &corev1.Namespace{})
+	if namespace == nil || namespace.DeletionTimestamp == nil || err != nil {
+		return false, err
+	}
+	if !controllerutil.ContainsFinalizer(root, l.Finalizer) {
+		return true, nil
+	}
+	root.SetDeletionTimestamp(namespace.DeletionTimestamp)
+	left, err := l.prune(ctx, root, l.EndsWithNamespace, nil)
+	if left > 0 || err != nil {
+		return true, err
+	}
+	return true, client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
 }
 
 // plansFor reports whether an object is a root to be planned for.
@@ -195,7 +219,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 	errs = append(errs, l.carryOut(ctx, root, first))
 	left := 0
 	if plan.State == desired.Ready {
-		n, err := l.prune(ctx, root, slices.Concat(plan.Objects, plan.Preserve))
+		n, err := l.prune(ctx, root, l.Owns, slices.Concat(plan.Objects, plan.Preserve))
 		left, errs = n, append(errs, err)
 	}
 	if plan.Status != nil {
@@ -332,17 +356,19 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 	}})
 }
 
-// prune deletes the root's objects that keep does not name, and returns how many still exist. If the
-// root is being deleted, it reads from the API server: the cache may not show the last creation.
-func (l *loop[R, In]) prune(ctx context.Context, root R, keep []desired.Object) (int, error) {
-	uid := string(root.GetUID())
-	var reader client.Reader = l.client
-	var mine client.ListOption = client.MatchingFields{l.ownerIndex(): uid}
-	if root.GetDeletionTimestamp() != nil {
-		reader, mine = l.reader.Live, client.MatchingLabels{desired.LabelOwner: uid, desired.LabelController: l.Name}
-	}
+// prune deletes the root's objects of some kinds that keep does not name, and returns how many still
+// exist. If the root is being deleted, it reads from the API server, except objects that Kubernetes
+// deletes with the root: the cache may not show the last creation.
+func (l *loop[R, In]) prune(ctx context.Context, root R, kinds []client.Object, keep []desired.Object) (int, error) {
+	uid, deleting := string(root.GetUID()), root.GetDeletionTimestamp() != nil
 	left, errs := 0, []error(nil)
-	for _, prototype := range l.Owns {
+	for _, prototype := range kinds {
+		var reader client.Reader = l.client
+		var mine client.ListOption = client.MatchingFields{l.ownerIndex(): uid}
+		if deleting && (l.Unreferenced == nil || l.kindIn(l.Unreferenced, prototype)) {
+			reader = l.reader.Live
+			mine = client.MatchingLabels{desired.LabelOwner: uid, desired.LabelController: l.Name}
+		}
 		objs, err := l.owned(ctx, reader, mine, l.kind(prototype))
 		errs = append(errs, err)
 		for _, obj := range objs {
