@@ -6,6 +6,7 @@ package offloading
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,13 +52,40 @@ func virtualNode(o Options) ctl.Registrar {
 			{Kind: &corev1.Node{}, Map: namesakes},
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: namesakes},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: when(isDead, ctl.All(all))},
+			{Kind: &corev1.Pod{}, Map: itsVirtualNode, Relevant: ends},
+			{Kind: &corev1.Pod{}, Map: ctl.Where(all, drainedFrom), Relevant: ends, Delay: drainDelay},
 		},
+		Unreferenced: []client.Object{&rbacv1.ClusterRoleBinding{}},
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.VirtualNode) (plan.VirtualNodeInput, error) {
 			return gatherVirtualNode(ctx, r, root, o)
 		},
 		Plan: plan.VirtualNode,
 	}
+}
+
+// drainDelay is how long the ends of drained pods are collected before the rest is counted: there may
+// be thousands.
+const drainDelay = 100 * time.Millisecond
+
+// ends selects the pods that are deleted or finish.
+func ends(before, after client.Object) bool {
+	finished := func(pod client.Object) bool { return api.Finished(pod.(*corev1.Pod).Status.Phase) }
+	return after == nil || before != nil && !finished(before) && finished(after)
+}
+
+// itsVirtualNode maps the pod of a virtual kubelet to its virtual node.
+func itsVirtualNode(_ context.Context, _ client.Reader, pod client.Object) []reconcile.Request {
+	name := pod.GetLabels()[api.LabelVirtualNode]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// drainedFrom reports whether a pod was on the node of a virtual node that is drained.
+func drainedFrom(pod client.Object, root *offloadingv1beta1.VirtualNode) bool {
+	return pod.(*corev1.Pod).Spec.NodeName == root.Name && !plan.HasNode(root)
 }
 
 func gatherVirtualNode(ctx context.Context, r ctl.Reader, root *offloadingv1beta1.VirtualNode,
@@ -127,8 +155,8 @@ func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedN
 	return types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. No
-// cache holds the pods of users or the leases.
+// gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. While
+// its Deployment exists, the pods of the kubelet and its leases do not matter. No cache holds leases.
 func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
 	dead, err := deadPeers(ctx, r)
 	if err != nil {
@@ -141,10 +169,10 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 			return in, err
 		}
 	}
-	var pods, kubelets corev1.PodList
-	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": in.Root.Name}); err != nil {
-		return in, fmt.Errorf("list pods of node %s: %w", in.Root.Name, err)
+	if in.Pods, err = podsOnNode(ctx, r, in.Root.Name); err != nil || in.Deployment != nil {
+		return in, err
 	}
+	var kubelets corev1.PodList
 	if err := r.Live.List(ctx, &kubelets, client.InNamespace(in.Root.Namespace),
 		client.MatchingLabels{api.LabelVirtualNode: in.Root.Name}); err != nil {
 		return in, fmt.Errorf("list pods of virtual kubelet %s: %w", in.Root.Name, err)
@@ -157,8 +185,25 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 	if err := r.List(ctx, &vns, client.InNamespace(in.Root.Namespace)); err != nil {
 		return in, fmt.Errorf("list virtual nodes: %w", err)
 	}
-	in.Pods, in.KubeletPods, in.Leases, in.Last = pods.Items, kubelets.Items, leases.Items, len(vns.Items) <= 1
+	in.KubeletPods, in.Leases, in.Last = kubelets.Items, leases.Items, len(vns.Items) <= 1
 	return in, nil
+}
+
+// podsOnNode returns the pods on a virtual node. It asks the API server once the cache shows none to
+// evict: another may just have been bound.
+func podsOnNode(ctx context.Context, r ctl.Reader, node string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node })
+	if len(plan.Draining(pods.Items)) > 0 {
+		return pods.Items, nil
+	}
+	if err := r.Live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
+	}
+	return pods.Items, nil
 }
 
 // cordon makes the Node of a virtual node unschedulable while it is to be deleted.

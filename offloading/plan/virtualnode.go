@@ -20,9 +20,9 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// drainInterval is the interval at which the pods of a drained node are counted. They are not
-// watched, and a pod ends in about a second.
-const drainInterval = time.Second
+// drainInterval is the interval at which the state of a drained node is checked besides events: times
+// pass without one.
+const drainInterval = 5 * time.Second
 
 // drainTime is how long disruption budgets may protect the pods of a drained node. Then the pods
 // are deleted, so that unpeering ends.
@@ -46,12 +46,12 @@ type VirtualNodeInput struct {
 	// Namesake is the namespace of an older virtual node of the same name, to which the Node
 	// belongs; empty if there is none.
 	Namesake string
-	// KubeletPods are the pods of the virtual kubelet.
+	// KubeletPods are the pods of the virtual kubelet; read only without a Deployment, while the node
+	// is to be deleted.
 	KubeletPods []corev1.Pod
 	// Pods are the pods on the node; read only while the node is to be deleted.
 	Pods []corev1.Pod
-	// Leases are those of virtual kubelets in the tenant namespace; read only while the node is to
-	// be deleted.
+	// Leases are those of virtual kubelets in the tenant namespace; read with KubeletPods.
 	Leases []coordinationv1.Lease
 	// Last says that the tenant namespace has no other virtual node.
 	Last bool
@@ -304,11 +304,13 @@ func isScaledToZero(d *appsv1.Deployment) bool {
 	return d != nil && ptr.Deref(d.Spec.Replicas, 1) == 0
 }
 
-// kubeletRuns reports whether a pod of the virtual kubelet may still run. A pod that should have
-// ended long ago is on a lost node, and does not count.
+// kubeletRuns reports whether a pod of the virtual kubelet may still run. A deleted one does not count
+// once its containers have ended, although its node cleans up for another second; nor does one that
+// should have ended long ago, which is on a lost node.
 func (in VirtualNodeInput) kubeletRuns() bool {
 	return slices.ContainsFunc(in.KubeletPods, func(pod corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil || in.Now.Before(pod.DeletionTimestamp.Add(lostAfter))
+		return pod.DeletionTimestamp == nil ||
+			!api.Finished(pod.Status.Phase) && in.Now.Before(pod.DeletionTimestamp.Add(lostAfter))
 	})
 }
 
