@@ -49,7 +49,7 @@ func (e *env) resetNetwork(cmd *cobra.Command, f *networkFlags, undo func(*netwo
 		if err != nil {
 			return err
 		}
-		return n.runInOrder(steps...)
+		return n.run(steps...)
 	})
 }
 
@@ -58,7 +58,10 @@ func (n *network) findBoth(ctx context.Context) error {
 	return onEach(n.pair(), func(c *cluster) error { return c.findNetwork(ctx, c.other.id) })
 }
 
-// disconnect deletes clients, then servers, in both clusters: either may run either end. It prints
+// networkGone names the last steps of reset.
+const networkGone = "network gone"
+
+// disconnect deletes clients and servers in both clusters: either may run either end. It prints
 // nothing about an end that a cluster never had, unless neither has one. The public keys stay,
 // since a user may have created them; the next connect replaces those of gateways that generated
 // theirs.
@@ -72,7 +75,7 @@ func (n *network) disconnect() []step {
 // removeGateways deletes the gateways of one kind in both clusters; usually only one has any.
 func (n *network) removeGateways(usual *cluster, list client.ObjectList, what string) step {
 	removed := map[side]*bool{local: new(bool), remote: new(bool)}
-	return step{at: &usual, doing: "Deleting " + what, do: func(ctx context.Context) error {
+	return step{name: "gateways gone", at: &usual, doing: "Deleting " + what, do: func(ctx context.Context) error {
 		return onEach(n.pair(), func(c *cluster) (err error) {
 			*removed[c.side], err = n.removalOf(c, list.DeepCopyObject().(client.ObjectList)).removeAll(ctx)
 			return err
@@ -94,19 +97,23 @@ func (n *network) removalOf(c *cluster, list client.ObjectList) removal {
 	return removal{cluster: c, in: c.network, list: list, wait: n.networkOptions.wait}
 }
 
-// reset also deletes the public keys and the Configurations.
+// reset also deletes the public keys and the Configurations, after the gateways.
 func (n *network) reset() []step {
-	steps := append(n.disconnect(), step{doing: "Deleting public keys", do: func(ctx context.Context) error {
+	rest := []step{{doing: "Deleting public keys", do: func(ctx context.Context) error {
 		return onEach(n.pair(), func(c *cluster) error {
 			_, err := n.removalOf(c, &netv1beta1.PublicKeyList{}).removeAll(ctx)
 			return err
 		})
-	}})
+	}}}
 	for _, c := range n.pair() {
 		undo := n.removalOf(c, &netv1beta1.ConfigurationList{})
 		undo.doing, undo.gone = "Deleting network configuration", "Network configuration correctly deleted"
 		undo.none = "Network configuration already deleted"
-		steps = append(steps, n.clear(undo))
+		rest = append(rest, n.clear(undo))
 	}
-	return steps
+	steps := n.disconnect()
+	for i := range rest {
+		rest[i].name, rest[i].after = networkGone, []string{steps[0].name}
+	}
+	return append(steps, rest...)
 }

@@ -81,7 +81,7 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 	a.after = append(a.after, inBandAfter(localCluster)...)
 	w := &sliceRequest{consumer: localCluster, provider: remoteCluster.id}
 	known := map[string]bool{}
-	for _, s := range slices.Concat(n.namespaceSteps(true), n.configuration(), n.connection(), a.steps(), w.steps()) {
+	for _, s := range slices.Concat(n.namespaceSteps(true), n.configuration(), n.connection(), a.steps(), w.steps(), n.reset()) {
 		for _, name := range s.after {
 			if !known[name] {
 				t.Errorf("%q waits for %q, which is not before it", s.doing, name)

@@ -45,8 +45,9 @@ func (e *env) unpeerCommand() *cobra.Command {
 	return cmd
 }
 
-// unpeer undoes peer in reverse. Only the network is removed after the Identity, whose credentials
-// are needed to delete the copies at the provider.
+// unpeer undoes peer in reverse: offloading, then Identity and Tenant, and the network beside these. It
+// is removed after them if the provider is reached through the tunnel: the Identity's credentials are
+// needed to delete the copies at the provider.
 func (e *env) unpeer(cmd *cobra.Command, p *pair, o unpeerOptions) error {
 	s, stop := e.scriptOf(cmd)
 	defer stop()
@@ -89,32 +90,50 @@ func (s *script) removePeering(consumer, provider *cluster, bidirectional bool, 
 	if s.env.dry() {
 		access[0].do = nil // the slices are still there
 	}
-	steps = append(steps, access...)
 	if inBand && !bidirectional && !s.env.dry() {
 		// The credentials stay as long as they are needed to delete copies at the provider.
 		credentials := client.MatchingLabels{
 			api.LabelIdentityType: string(authv1beta1.IdentityControlPlane), api.LabelRemoteClusterID: provider.id}
-		steps = append(steps, step{at: &consumer, doing: "Waiting until nothing needs the tunnel",
+		access = append(access, step{at: &consumer, doing: "Waiting until nothing needs the tunnel",
 			do: func(ctx context.Context) error {
 				return consumer.awaitNone(ctx, &corev1.SecretList{}, client.InNamespace(consumer.tenant), credentials)
 			}})
 	}
+	steps = append(inOrder("offloading gone", "", steps), inOrder("access gone", "offloading gone", access)...)
 	if !bidirectional {
 		n := newNetwork(s, consumer, provider, networkOptions{wait: o.wait})
 		if err := n.findBoth(s.ctx); err != nil {
 			return err
 		}
-		steps = append(steps, n.reset()...)
+		for _, undo := range n.reset() {
+			undo.after = append(undo.after, "offloading gone")
+			if inBand {
+				undo.after = append(undo.after, "access gone")
+			}
+			steps = append(steps, undo)
+		}
 	}
 	if o.wait {
-		steps = append(steps, step{doing: "Waiting until nothing is left", do: func(ctx context.Context) error {
-			return awaitNothingLeft(ctx, consumer, provider, bidirectional)
-		}})
+		steps = append(steps, step{after: []string{"access gone", networkGone}, doing: "Waiting until nothing is left",
+			do: func(ctx context.Context) error {
+				return awaitNothingLeft(ctx, consumer, provider, bidirectional)
+			}})
 	}
-	if err := s.runInOrder(steps...); err != nil || !o.deleteNamespaces {
+	if err := s.run(steps...); err != nil || !o.deleteNamespaces {
 		return err
 	}
 	return s.removeNamespaces(o.wait, consumer, provider)
+}
+
+// inOrder makes each step follow the one before it, and the first the steps of the name in after. The
+// last gets a name.
+func inOrder(name, after string, steps []step) []step {
+	for i := range steps {
+		steps[i].name, steps[i].after = fmt.Sprint(name, i), []string{after}
+		after = steps[i].name
+	}
+	steps[len(steps)-1].name = name
+	return steps
 }
 
 // remoteNamespacesTimeout bounds the wait for remote namespaces, whose pods are gone by then: the
