@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,18 +20,38 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// carryOut carries out actions. If one fails, the others are carried out all the same.
+// evictions is how many pods are evicted concurrently. The API server takes 10 ms and more for each, and
+// a node may have thousands.
+const evictions = 10
+
+// carryOut carries out actions in their order, evictions concurrently. If one fails, the others are
+// carried out all the same.
 func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
-	var errs []error
-	for _, a := range actions {
-		changed, err := l.request(ctx, root, a)
-		if e := a.Event; changed && e.Reason != "" {
-			level := cmp.Or(e.Type, corev1.EventTypeNormal)
-			l.recorder.Eventf(a.Object, nil, level, e.Reason, "Reconcile", "%s", e.Message)
+	errs, slots := make([]error, len(actions)), make(chan struct{}, evictions)
+	var running sync.WaitGroup
+	for i, a := range actions {
+		if a.Verb != desired.Evict {
+			errs[i] = l.carryOutOne(ctx, root, a)
+			continue
 		}
-		errs = append(errs, err)
+		slots <- struct{}{}
+		running.Go(func() {
+			errs[i] = l.carryOutOne(ctx, root, a)
+			<-slots
+		})
 	}
+	running.Wait()
 	return errors.Join(errs...)
+}
+
+// carryOutOne carries out an action, and records its event if that changed anything.
+func (l *loop[R, In]) carryOutOne(ctx context.Context, root R, a desired.Action) error {
+	changed, err := l.request(ctx, root, a)
+	if e := a.Event; changed && e.Reason != "" {
+		level := cmp.Or(e.Type, corev1.EventTypeNormal)
+		l.recorder.Eventf(a.Object, nil, level, e.Reason, "Reconcile", "%s", e.Message)
+	}
+	return err
 }
 
 // request carries out one action, and reports whether that changed anything. A missing object is no

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -330,6 +331,58 @@ func TestDeletionTakesOnePass(t *testing.T) {
 		eventually(t, "gone", told)
 		eventually(t, "", made)
 	}
+}
+
+// gathering holds evictions up until a number of them has been sent.
+type gathering struct {
+	http.RoundTripper
+	missing *sync.WaitGroup
+}
+
+func (g gathering) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/eviction") {
+		g.missing.Done()
+		g.missing.Wait()
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
+// TestEvictionsAreConcurrent shows that the pods of a node do not wait for one another's evictions.
+func TestEvictionsAreConcurrent(t *testing.T) {
+	t.Parallel()
+	const pods = 3
+	var missing sync.WaitGroup
+	missing.Add(pods)
+	c := run(t, apitest.Start(t), manager.Options{}, func(rt http.RoundTripper) http.RoundTripper { return gathering{rt, &missing} },
+		ctl.Controller[*ipamv1alpha1.Network, []corev1.Pod]{
+			Name: "evicts", Quiet: true,
+			Gather: func(ctx context.Context, r ctl.Reader, _ *ipamv1alpha1.Network) ([]corev1.Pod, error) {
+				var list corev1.PodList
+				err := r.Live.List(ctx, &list, client.InNamespace(namespace))
+				return list.Items, err
+			},
+			Plan: func(pods []corev1.Pod) (plan desired.Plan) {
+				for i := range pods {
+					plan.Actions = append(plan.Actions, desired.Action{Verb: desired.Evict, Object: &pods[i]})
+				}
+				return plan
+			},
+		})
+	for i := range pods {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("pod-", i)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}}}
+		if err := c.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wish(t, c, nil)
+	eventually(t, "0", func() string {
+		var list corev1.PodList
+		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(len(list.Items))
+	})
 }
 
 // TestAConflictIsTriedAgain: what met a conflict is deleted all the same.
