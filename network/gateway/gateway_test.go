@@ -117,7 +117,7 @@ const (
 	name   = "peer"
 )
 
-func newWorld(t *testing.T, internet *space.Space, cluster string, number int, gatewayIP string) *world {
+func newWorld(t testing.TB, internet *space.Space, cluster string, number int, gatewayIP string) *world {
 	t.Helper()
 	server := apitest.Start(t)
 	w := &world{Cluster: space.NewCluster(t, internet, cluster, number, gatewayIP), dir: t.TempDir()}
@@ -139,7 +139,7 @@ func newWorld(t *testing.T, internet *space.Space, cluster string, number int, g
 
 // worlds are two clusters with equal addresses on one internet, with what controllers and users would
 // make there, and no process of ours yet.
-func worlds(t *testing.T) (internet *space.Space, a, b *world) {
+func worlds(t testing.TB) (internet *space.Space, a, b *world) {
 	t.Helper()
 	internet = space.NewInternet(t)
 	a = newWorld(t, internet, "A", 1, "10.10.1.5")
@@ -153,7 +153,7 @@ func worlds(t *testing.T) (internet *space.Space, a, b *world) {
 
 // bridge leads from a socket, which belongs to no network namespace, to an API server, until it is cut. What an
 // outage takes gets lost.
-func bridge(t *testing.T, socket, host string, lost *outage) (cut func()) {
+func bridge(t testing.TB, socket, host string, lost *outage) (cut func()) {
 	t.Helper()
 	u, err := url.Parse(host)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p process) ended(t *testing.T, within time.Duration) {
 }
 
 // start runs a role in a namespace.
-func (w *world) start(t *testing.T, s *space.Space, r role) process {
+func (w *world) start(t testing.TB, s *space.Space, r role) process {
 	t.Helper()
 	r.Socket, r.DNS, r.Config = w.role.Socket, w.role.DNS, w.role.Config
 	r.Config.User = "fabric"
@@ -257,13 +257,13 @@ func (w *world) start(t *testing.T, s *space.Space, r role) process {
 	return p
 }
 
-func (w *world) startGateway(t *testing.T, peer *world, server bool) process {
+func (w *world) startGateway(t testing.TB, peer *world, server bool) process {
 	t.Helper()
 	return w.startGatewayPod(t, w.Gateway, "gw", peer, server)
 }
 
 // startGatewayPod runs a gateway in one of several pods, with the ping interval users have.
-func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, peer *world, server bool, more ...func(*plan.Options)) process {
+func (w *world) startGatewayPod(t testing.TB, pod *space.Space, podName string, peer *world, server bool, more ...func(*plan.Options)) process {
 	t.Helper()
 	o := &plan.Options{
 		Name: name, Namespace: tenant, RemoteClusterID: "far", NodeName: "n1", Server: server, MTU: 1340,
@@ -282,12 +282,12 @@ func (w *world) startGatewayPod(t *testing.T, pod *space.Space, podName string, 
 	return w.start(t, pod, role{Gateway: o})
 }
 
-func (w *world) startFabric(t *testing.T) process {
+func (w *world) startFabric(t testing.TB) process {
 	t.Helper()
 	return w.start(t, w.Node, role{Fabric: &fabric.Options{NodeName: "n1", OverlayPort: api.OverlayPort, HealthAddress: ":8081", MetricsAddress: ":8082"}})
 }
 
-func (w *world) create(t *testing.T, objects ...client.Object) {
+func (w *world) create(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
 		status, _ := o.DeepCopyObject().(client.Object)
@@ -305,7 +305,7 @@ func (w *world) create(t *testing.T, objects ...client.Object) {
 }
 
 // describe creates what the controllers and the user would.
-func (w *world) describe(t *testing.T, pods, external string) {
+func (w *world) describe(t testing.TB, pods, external string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: map[string]string{api.LabelRemoteClusterID: "far", api.LabelGatewayResource: "true"}}
 	w.create(t,
@@ -354,7 +354,7 @@ func gatewayPod(name string) *corev1.Pod {
 }
 
 // grant gives the users of the roles the rights the chart gives them.
-func (w *world) grant(t *testing.T) {
+func (w *world) grant(t testing.TB) {
 	t.Helper()
 	for _, user := range []string{"fabric", "gateway"} {
 		cluster, own := &rbacv1.ClusterRole{}, &rbacv1.Role{}
@@ -369,7 +369,7 @@ func (w *world) grant(t *testing.T) {
 	}
 }
 
-func rights(t *testing.T, file string, into client.Object) {
+func rights(t testing.TB, file string, into client.Object) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../deploy/liqo/files/rbac", file+".yaml"))
 	if err == nil {
@@ -387,7 +387,7 @@ func subjects(user string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
 }
 
-func (w *world) trust(t *testing.T, peer *world) {
+func (w *world) trust(t testing.TB, peer *world) {
 	t.Helper()
 	public := peer.key.PublicKey()
 	w.create(t, &netv1beta1.PublicKey{
@@ -396,7 +396,7 @@ func (w *world) trust(t *testing.T, peer *world) {
 	})
 }
 
-func (w *world) waitFor(t *testing.T, value netv1beta1.ConnectionStatusValue) {
+func (w *world) waitFor(t testing.TB, value netv1beta1.ConnectionStatusValue) {
 	t.Helper()
 	space.Eventually(t, fmt.Sprintf("Connection %s", value), func() error {
 		c := &netv1beta1.Connection{}
