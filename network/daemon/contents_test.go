@@ -67,7 +67,7 @@ func TestUsersRulesAreApplied(t *testing.T) {
 		life, cancel := context.WithCancel(ctx)
 		d := New(Role{
 			Name: "gateway of " + name,
-			Want: func(context.Context) (plan.State, bool, error) { return plan.State{}, true, nil },
+			Want: func(context.Context, bool) (plan.State, bool, error) { return plan.State{}, true, nil },
 			Contents: WatchContents(client, ContentsOptions{
 				Host: plan.Host{Category: api.CategoryGateway}, Name: name, Writer: func(string) string { return "liqo/gateway-of-test" },
 			}),

@@ -31,9 +31,11 @@ import (
 )
 
 const (
-	// resync is the time between two reconciles without an event. It bounds how long a change of
+	// resync is the longest time between two readings of the kernel. It bounds how long a change of
 	// Liqo's rules by others lasts, because nft reports changes to subscribers only.
 	resync = 10 * time.Second
+	// verifyAfter is the time without an event after which the kernel is read to verify changes.
+	verifyAfter = time.Second
 	// retryFirst and retryLast are the shortest and longest pause after a reconcile that failed;
 	// the pause doubles in between. It is needed because the daemon's own partial change triggers a
 	// reconcile.
@@ -41,8 +43,8 @@ const (
 	// passes is how often a difference may reappear before it is an error. One pass creates
 	// objects, another restores those the kernel deleted with a device that was recreated.
 	passes = 3
-	// echo is how long kernel notifications are ignored after the daemon's own change, so that it
-	// does not trigger a reconcile.
+	// echo is how long kernel notifications are ignored after the daemon's own change of devices, so
+	// that it does not trigger a reconcile.
 	echo = 5 * time.Millisecond
 )
 
@@ -57,8 +59,8 @@ type Role struct {
 	// None happens before all sources are complete.
 	Sources []Source
 	// Want plans the desired state from the objects. If it is not ready, the kernel is left
-	// unchanged.
-	Want func(ctx context.Context) (want plan.State, ready bool, err error)
+	// unchanged. What it read from the kernel before is still valid unless reread is set.
+	Want func(ctx context.Context, reread bool) (want plan.State, ready bool, err error)
 	// ObjectChanged is called after each change of an object; nil = Look is called.
 	ObjectChanged func()
 	// Looked is called after each reconcile. The failure is nil if it succeeded.
@@ -87,10 +89,13 @@ type Daemon struct {
 	mu      sync.Mutex // guards plane, desired and last
 	plane   *dataplane.Dataplane
 	desired plan.State
-	// last is the state observed in the kernel by the last reconcile; nil = it failed, or there was
-	// none.
-	last    *plan.State
-	changed atomic.Bool // since then, by Changed
+	// last is the state that the last reconcile left in the kernel; nil = it failed, or there was
+	// none. unverified reports whether it has changes made since the kernel was read.
+	last       *plan.State
+	unverified bool
+	changed    atomic.Bool // since then, by Changed
+	// reread reports whether the next reconcile reads the kernel.
+	reread  atomic.Bool
 	settled atomic.Bool
 	failure atomic.Pointer[Failure]
 	counts  counts
@@ -115,6 +120,7 @@ func New(role Role, plane *dataplane.Dataplane) *Daemon {
 		Role: role, plane: plane,
 		looks: make(chan struct{}, 1), told: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 	}
+	d.reread.Store(true)
 	d.Look() // also when there is no object
 	return d
 }
@@ -182,10 +188,11 @@ func (d *Daemon) With(f func(*dataplane.Dataplane)) {
 // first.
 func (d *Daemon) Changed() { d.changed.Store(true) }
 
-// keep reconciles on request and at an interval. Every event reconciles everything, because a role
-// has one state.
+// keep reconciles on request and at an interval. Every event plans everything, because a role has one
+// state. The kernel is read only if it reported a change, to verify changes, and at an interval:
+// reading takes longer the more peers there are.
 func (d *Daemon) keep(ctx context.Context) error {
-	retry := retryFirst
+	retry, read := retryFirst, time.Now()
 	looks, told, again := d.looks, d.told, resync
 	for {
 		select {
@@ -193,11 +200,19 @@ func (d *Daemon) keep(ctx context.Context) error {
 			return nil
 		case <-looks:
 		case <-told:
+			d.reread.Store(true)
 		case <-d.urgent:
 		case <-time.After(again):
+			d.reread.Store(true)
 		}
-		looks, told, again = d.looks, d.told, resync
+		if d.reread.Load() {
+			read = time.Now()
+		}
 		err := d.look(ctx)
+		looks, told, again = d.looks, d.told, time.Until(read.Add(resync))
+		if d.unverified {
+			again = min(again, verifyAfter)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -210,6 +225,7 @@ func (d *Daemon) keep(ctx context.Context) error {
 			continue
 		}
 		klog.FromContext(ctx).Error(err, "The network could not be made as wanted", "again", retry)
+		d.reread.Store(true)
 		looks, told, again = nil, nil, retry // events wait until then, but for urgent ones
 		retry = min(2*retry, retryLast)
 	}
@@ -240,13 +256,14 @@ func (d *Daemon) look(ctx context.Context) error {
 	if !d.Complete() {
 		return nil
 	}
-	want, ready, err := d.Want(ctx)
+	reread := d.reread.Swap(false)
+	want, ready, err := d.Want(ctx, reread)
 	if err != nil {
 		return err
 	}
 	if ready {
 		contents := d.Contents.wanted()
-		if err := d.settle(ctx, want.With(contents)); err != nil {
+		if err := d.settle(ctx, want.With(contents), reread); err != nil {
 			return err
 		}
 		d.With(func(p *dataplane.Dataplane) { d.Contents.found(contents, p) })
@@ -263,25 +280,15 @@ func (d *Daemon) Complete() bool {
 }
 
 // settle changes the kernel until it is in the desired state. Changes of the plan are applied
-// before the kernel is observed, because observing takes longer the more peers there are. Observing
-// finds changes by others. It is left to the next reconcile if one is already requested.
-func (d *Daemon) settle(ctx context.Context, want plan.State) error {
+// before the kernel is read, because reading takes longer the more peers there are. Without reread
+// the kernel is read only after changes of devices: the kernel deletes with a device what needs it.
+// Reading finds changes by others. It is left to the next reconcile if one is already requested.
+func (d *Daemon) settle(ctx context.Context, want plan.State, reread bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.desired = want
-	last := d.last
-	d.last = nil
-	if changed := d.changed.Swap(false); last != nil && !changed {
-		if changes := plan.Diff(*last, want); !changes.Empty() {
-			err := d.change(ctx, changes)
-			switch {
-			case err != nil:
-				klog.FromContext(ctx).V(1).Info("The network is not as it was left, and is read again", "reason", err)
-			case len(d.looks)+len(d.urgent) > 0:
-				d.last = &want
-				return nil
-			}
-		}
+	if d.advance(ctx, want, reread) {
+		return nil
 	}
 	var changes plan.Changes
 	for range passes {
@@ -290,33 +297,73 @@ func (d *Daemon) settle(ctx context.Context, want plan.State) error {
 			return err
 		}
 		if changes = plan.Diff(have, want); changes.Empty() {
-			d.last = &have
+			d.last, d.unverified = left(want, have), false
 			return nil
 		}
 		if err := d.change(ctx, changes); err != nil {
 			return err
 		}
+		d.awaitEcho(ctx)
 	}
 	return fmt.Errorf("change the network: the kernel does not keep\n%s", changes)
 }
 
-// change applies changes and waits for the kernel's notifications of them, which it discards: the
-// next observation includes these changes.
+// advance applies what differs from the state that the last reconcile left. It reports whether the
+// kernel need not be read.
+func (d *Daemon) advance(ctx context.Context, want plan.State, reread bool) (done bool) {
+	last := d.last
+	d.last = nil
+	if changed := d.changed.Swap(false); last == nil || changed {
+		return false
+	}
+	c := plan.Diff(*last, want)
+	if c.Empty() {
+		d.last = last
+		return !reread
+	}
+	if err := d.change(ctx, c); err != nil {
+		klog.FromContext(ctx).V(1).Info("The network is not as it was left, and is read again", "reason", err)
+		return false
+	}
+	d.unverified, d.last = true, left(want, *last)
+	if len(c.Overlays)+len(c.Tunnels)+len(c.Settings)+len(c.Addresses)+len(c.Peers) > 0 {
+		reread, d.last = true, &want
+		d.awaitEcho(ctx)
+	}
+	if reread && len(d.looks)+len(d.urgent) == 0 {
+		d.last = nil
+		return false
+	}
+	if reread {
+		d.reread.Store(true)
+	}
+	return true
+}
+
+// left returns the desired state as the kernel has it, with the ports and endpoints that it chose.
+func left(want, have plan.State) *plan.State {
+	want.Tunnels, want.Peers = have.Tunnels, have.Peers
+	return &want
+}
+
+// change applies changes.
 func (d *Daemon) change(ctx context.Context, c plan.Changes) error {
 	for line := range strings.Lines(c.String()) { // a record each: line breaks in values are escaped
 		text := strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "  ")
 		klog.FromContext(ctx).Info("Changing the network", "change", text)
 	}
 	d.counts.changes.Add(1)
-	if err := d.plane.Apply(ctx, c); err != nil {
-		return err
-	}
+	return d.plane.Apply(ctx, c)
+}
+
+// awaitEcho waits for the kernel's notifications of changes of devices, and discards them: the
+// kernel is read next.
+func (d *Daemon) awaitEcho(ctx context.Context) {
 	pause(ctx, echo)
 	select {
 	case <-d.told:
 	default:
 	}
-	return nil
 }
 
 // devices returns the devices whose settings are observed.
@@ -343,5 +390,8 @@ func (d *Daemon) ready() error {
 
 // watchKernel reconciles when others changed Liqo's configuration, or the kernel reports a pod.
 func (d *Daemon) watchKernel(ctx context.Context) error {
-	return d.plane.Watch(ctx, func() { notify(d.told) }, d.Look)
+	return d.plane.Watch(ctx, func() { notify(d.told) }, func() {
+		d.reread.Store(true)
+		d.Look()
+	})
 }

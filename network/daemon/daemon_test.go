@@ -110,7 +110,7 @@ func TestUrgentReconcilesDoNotWait(t *testing.T) {
 	t.Parallel()
 	looked := make(chan *Failure)
 	d := New(Role{
-		Want: func(context.Context) (plan.State, bool, error) {
+		Want: func(context.Context, bool) (plan.State, bool, error) {
 			return plan.State{}, false, errors.New("nothing is known")
 		},
 		Looked: func(_ context.Context, f *Failure) { looked <- f },
@@ -133,6 +133,49 @@ func TestUrgentReconcilesDoNotWait(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestWhenTheKernelIsRead: the kernel is read at the start and when it reported a change, not because of an object. A
+// change that was not verified is, soon.
+func TestWhenTheKernelIsRead(t *testing.T) {
+	t.Parallel()
+	read := make(chan bool)
+	d := New(Role{
+		Want: func(ctx context.Context, reread bool) (plan.State, bool, error) {
+			select {
+			case read <- reread:
+			case <-ctx.Done():
+			}
+			return plan.State{}, false, nil
+		},
+	}, nil)
+	go d.keep(t.Context())
+	next := func(what string, want bool) {
+		t.Helper()
+		if got := <-read; got != want {
+			t.Errorf("%s: read %v, want %v", what, got, want)
+		}
+	}
+	next("start", true)
+	d.Look()
+	next("object", false)
+	notify(d.told)
+	next("device", true)
+	d.LookNow()
+	next("urgent", false)
+	began := time.Now()
+	next("interval", true)
+	if waited := time.Since(began); waited < resync/2 {
+		t.Errorf("read after %v", waited)
+	}
+	d.unverified = true
+	d.Look()
+	next("object, after a change", false)
+	began = time.Now()
+	next("verification", true)
+	if waited := time.Since(began); waited > resync/2 {
+		t.Errorf("verified after %v", waited)
+	}
 }
 
 // TestMetricsText: the metrics of every role and a histogram are printed in the text format of Prometheus.

@@ -35,6 +35,7 @@ func TestChangesByOthersAreFound(t *testing.T) {
 	d := New(Role{Name: "fabric"}, plane)
 	<-d.looks // as keep does
 	var users []plan.Content
+	reread := true
 	settled := func(peers ...string) plan.Changes {
 		t.Helper()
 		in := plan.NodeStateInput{
@@ -50,7 +51,7 @@ func TestChangesByOthersAreFound(t *testing.T) {
 		want := plan.NodeState(in).With(users)
 		var have plan.State
 		s.Do(func() {
-			if err = d.settle(t.Context(), want); err == nil {
+			if err = d.settle(t.Context(), want, reread); err == nil {
 				have, err = plane.Observe(t.Context(), "eth0")
 			}
 		})
@@ -83,6 +84,15 @@ func TestChangesByOthersAreFound(t *testing.T) {
 		s.IP(others.command)
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.50.0.0/16")
 		settle("10.20.0.0/16", "10.30.0.0/16", "10.40.0.0/16")
+	}
+	s.IP("route delete 10.20.0.0/16 table 6091")
+	reread = false
+	if changes := settled("10.20.0.0/16", "10.60.0.0/16", "10.40.0.0/16"); len(changes.Routes) != 1 || !d.unverified {
+		t.Errorf("a change of a peer reads the kernel, or is not to be verified; there is to do\n%s", changes)
+	}
+	reread = true
+	if settle("10.20.0.0/16", "10.60.0.0/16", "10.40.0.0/16"); d.unverified {
+		t.Error("what was read is to be verified")
 	}
 	s.IP("route delete 10.20.0.0/16 table 6091")
 	d.Look()

@@ -71,6 +71,8 @@ type Dataplane struct {
 	refusedRules  refused[plan.Rule]
 	// lastHere is the latest result of Here.
 	lastHere atomic.Pointer[map[netip.Addr][]string]
+	// echoes are the changes of routes by Apply that Watch is still to be notified of.
+	echoes echoes
 }
 
 // Open opens the network namespace of the calling thread.
@@ -98,6 +100,7 @@ func (d *Dataplane) Close() {
 // the named ones.
 func (d *Dataplane) Observe(ctx context.Context, devices ...string) (plan.State, error) {
 	var s plan.State
+	d.echoes.reset()
 	links, err := d.links()
 	if err != nil {
 		return s, err

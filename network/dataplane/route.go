@@ -170,7 +170,7 @@ func (d *Dataplane) writeRoute(old, new *plan.Route) error {
 	}
 	r, err := d.route(new)
 	if err == nil {
-		err = d.netlink.RouteReplace(r)
+		err = d.echoes.expect(new, func() error { return d.netlink.RouteReplace(r) })
 	}
 	if plan.IsUserTable(new.Table) {
 		d.refusedRoutes.record(*new, err)
@@ -185,7 +185,7 @@ func (d *Dataplane) deleteRoute(old, _ *plan.Route) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	return ignoreMissing(d.netlink.RouteDel(r))
+	return ignoreMissing(d.echoes.expect(old, func() error { return d.netlink.RouteDel(r) }))
 }
 
 // scopeName returns the name of a scope as users write it; "" is global.

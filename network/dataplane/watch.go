@@ -8,18 +8,22 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/network/plan"
 )
 
 // Watch runs until the context ends. It calls changed when our devices, or routes of our tables or
-// users', change. It calls podMoved when a pod of the latest Here gets a new MAC address, or when a
-// route to a single pod is added. It ignores rules and nft tables, which kube-proxy writes often.
+// users', change, unless Apply changed the routes. It calls podMoved when a pod of the latest Here gets
+// a new MAC address, or when a route to a single pod is added. It ignores rules and nft tables, which
+// kube-proxy writes often.
 func (d *Dataplane) Watch(ctx context.Context, changed, podMoved func()) error {
 	for ctx.Err() == nil {
 		if err := d.watch(ctx, changed, podMoved); err != nil {
@@ -61,7 +65,9 @@ func (d *Dataplane) watch(ctx context.Context, changed, podMoved func()) error {
 				return nil
 			}
 			if isOurs(u.Table) {
-				changed()
+				if !d.echoes.take(keyOf(routeFound(u.Route, u.Family))) {
+					changed()
+				}
 			} else if u.Type == unix.RTM_NEWROUTE && toPod(u.Route) {
 				podMoved()
 			}
@@ -74,6 +80,56 @@ func (d *Dataplane) watch(ctx context.Context, changed, podMoved func()) error {
 			}
 		}
 	}
+}
+
+// echoes counts changes of routes by this process, so that notifications of them are told from those
+// of changes by others.
+type echoes struct {
+	mu     sync.Mutex
+	counts map[routeKey]int
+}
+
+// routeKey identifies a route by its table, 0 = ours, and its destination.
+type routeKey struct {
+	table int
+	to    netip.Prefix
+}
+
+func keyOf(r plan.Route) routeKey { return routeKey{r.Table, r.To} }
+
+// expect makes a change of a route that the kernel notifies of unless it fails.
+func (e *echoes) expect(r *plan.Route, change func() error) error {
+	e.mu.Lock()
+	if e.counts == nil {
+		e.counts = map[routeKey]int{}
+	}
+	e.counts[keyOf(*r)]++
+	e.mu.Unlock()
+	err := change()
+	if err != nil {
+		e.take(keyOf(*r))
+	}
+	return err
+}
+
+// take reports whether a notification is of a change of ours that was not notified of before.
+func (e *echoes) take(k routeKey) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.counts[k]
+	if n > 1 {
+		e.counts[k]--
+	} else {
+		delete(e.counts, k)
+	}
+	return n > 0
+}
+
+// reset forgets changes that the kernel did not notify of: those that changed nothing.
+func (e *echoes) reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counts = nil
 }
 
 // hasNewMAC reports whether a neighbour is a pod of the latest Here with a MAC address not known then.

@@ -11,6 +11,7 @@ package fabric
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -51,6 +52,8 @@ type fabric struct {
 	ips     *daemon.Objects[ipamv1alpha1.IP]
 	// bridged reports whether a gateway is a pod behind a bridge of this node.
 	bridged atomic.Bool
+	// node holds what want read from the kernel; nil = nothing.
+	node *node
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics;internalnodes,verbs=get;list;watch
@@ -93,7 +96,10 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 }
 
 // want plans the desired state from the objects.
-func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
+func (f *fabric) want(ctx context.Context, reread bool) (plan.State, bool, error) {
+	if reread {
+		f.node = nil
+	}
 	objects := plan.NodeObjects{Node: f.NodeName, Fabrics: f.fabrics.List(), Nodes: f.nodes.List(), IPs: f.ips.List()}
 	in, ready := objects.Input(plan.NodeStateInput{
 		Port: f.OverlayPort, Sources: f.OverlaySources, RulePriority: f.RulePriority, Masquerade: f.FullMasquerade,
@@ -106,40 +112,69 @@ func (f *fabric) want(ctx context.Context) (plan.State, bool, error) {
 		f.bridged.Store(false)
 		return plan.State{}, true, nil
 	}
-	var err error
-	f.With(func(d *dataplane.Dataplane) { err = underlay(d, &in) })
-	if err != nil {
-		return plan.State{}, false, err
+	if !f.node.fill(&in) {
+		var err error
+		f.With(func(d *dataplane.Dataplane) { f.node, err = readNode(d, in) })
+		if err != nil {
+			return plan.State{}, false, err
+		}
+		f.node.fill(&in)
 	}
 	f.bridged.Store(slices.ContainsFunc(in.Gateways, func(g plan.Member) bool { return g.Port != plan.Port{} }))
 	return plan.NodeState(in), true, nil
 }
 
-// underlay reads the devices that carry the overlay's frames.
-func underlay(d *dataplane.Dataplane, in *plan.NodeStateInput) (err error) {
-	if in.Under, _, err = d.Underlay(in.Self.Outer); err != nil {
-		return err
+// node holds what the kernel says about the devices that carry the overlay's frames.
+type node struct {
+	// self is the node whose addresses it was read for.
+	self       plan.Member
+	under      plan.Underlay
+	podDevices []string
+	// ports and here have the members that are pods of this node. known has all that were looked for.
+	ports map[netip.Addr]plan.Port
+	here  map[netip.Addr][]string
+	known map[netip.Addr]bool
+}
+
+// readNode reads the kernel.
+func readNode(d *dataplane.Dataplane, in plan.NodeStateInput) (_ *node, err error) {
+	n := &node{self: in.Self, known: map[netip.Addr]bool{}}
+	if n.under, _, err = d.Underlay(in.Self.Outer); err != nil {
+		return nil, err
 	}
-	if in.PodDevices, err = d.PodDevices(in.Self.CIDRs, in.Under.Device); err != nil {
-		return err
+	if n.podDevices, err = d.PodDevices(in.Self.CIDRs, n.under.Device); err != nil {
+		return nil, err
 	}
-	var members []*plan.Member
-	var outer []netip.Addr
 	for _, list := range [][]plan.Member{in.Gateways, in.Standbys} {
-		for i := range list {
-			members, outer = append(members, &list[i]), append(outer, list[i].Outer)
+		for _, m := range list {
+			n.known[m.Outer] = true
 		}
 	}
-	ports, err := d.Ports(outer)
-	if err != nil {
-		return err
+	outer := slices.Collect(maps.Keys(n.known))
+	if n.ports, err = d.Ports(outer); err != nil {
+		return nil, err
 	}
-	here, err := d.Here(outer, in.PodDevices)
-	for _, m := range members {
-		m.Port = ports[m.Outer]
-		m.MACs, m.Here = here[m.Outer]
+	n.here, err = d.Here(outer, n.podDevices)
+	return n, err
+}
+
+// fill adds what was read to the input. It reports false if something else must be read.
+func (n *node) fill(in *plan.NodeStateInput) bool {
+	if n == nil || n.self.Outer != in.Self.Outer || !slices.Equal(n.self.CIDRs, in.Self.CIDRs) {
+		return false
 	}
-	return err
+	in.Under, in.PodDevices = n.under, n.podDevices
+	for _, list := range [][]plan.Member{in.Gateways, in.Standbys} {
+		for i := range list {
+			m := &list[i]
+			if !n.known[m.Outer] {
+				return false
+			}
+			m.Port = n.ports[m.Outer]
+			m.MACs, m.Here = n.here[m.Outer]
+		}
+	}
+	return true
 }
 
 // Command returns the command of the role "fabric" with the documented flags.

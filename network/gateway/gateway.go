@@ -69,8 +69,9 @@ type gateway struct {
 	state   plan.State
 	decided chan struct{}
 
-	// Only want uses these: the address of the pod told last, the revision planned last, and the
+	// Only want uses these: the device and the address of the pod, the revision planned last, and the
 	// addresses of pods that peers may not reach.
+	under     kernel.Underlay
 	own       netip.Addr
 	revision  int
 	protected plan.Protected
@@ -269,18 +270,22 @@ func (g *gateway) observed() plan.Objects {
 
 // want plans the state of the kernel from the objects and the last decision, which it waits for at
 // the start.
-func (g *gateway) want(ctx context.Context) (kernel.State, bool, error) {
+func (g *gateway) want(ctx context.Context, reread bool) (kernel.State, bool, error) {
 	own, peer := g.Addresses()
-	in := kernel.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources}
-	var err error
-	g.With(func(d *dataplane.Dataplane) { in.Under, in.Self.Outer, err = d.Underlay(g.PodIP) })
-	if err != nil {
-		return kernel.State{}, false, err
+	if reread {
+		var outer netip.Addr
+		var err error
+		g.With(func(d *dataplane.Dataplane) { g.under, outer, err = d.Underlay(g.PodIP) })
+		if err != nil {
+			return kernel.State{}, false, err
+		}
+		if outer != g.own {
+			g.own = outer
+			g.tell(ctx, func(s *plan.Sight) { s.Own = outer })
+		}
 	}
-	if outer := in.Self.Outer; outer != g.own {
-		g.own = outer
-		g.tell(ctx, func(s *plan.Sight) { s.Own = outer })
-	}
+	in := kernel.GatewayStateInput{Node: g.NodeName, Port: g.OverlayPort, Sources: g.OverlaySources, Under: g.under}
+	in.Self.Outer = g.own
 	select {
 	case <-g.decided:
 	case <-ctx.Done():
