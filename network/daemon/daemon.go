@@ -316,7 +316,7 @@ func (d *Daemon) advance(ctx context.Context, want plan.State, reread bool) (don
 	if changed := d.changed.Swap(false); last == nil || changed {
 		return false
 	}
-	c := plan.Diff(*last, want)
+	c := difference(*last, want)
 	if c.Empty() {
 		d.last = last
 		return !reread
@@ -341,9 +341,30 @@ func (d *Daemon) advance(ctx context.Context, want plan.State, reread bool) (don
 }
 
 // left returns the desired state as the kernel has it, with the ports and endpoints that it chose.
+// Its lists are ordered as those of the next desired state, which difference needs to be cheap.
 func left(want, have plan.State) *plan.State {
 	want.Tunnels, want.Peers = have.Tunnels, have.Peers
 	return &want
+}
+
+// difference returns what plan.Diff does. It leaves out the items that are at the same place from the
+// start or from the end of the lists that grow with peers: most of them, of which Diff makes maps.
+func difference(have, want plan.State) plan.Changes {
+	have.Routes, want.Routes = differing(have.Routes, want.Routes)
+	have.Forwards, want.Forwards = differing(have.Forwards, want.Forwards)
+	have.Neighbors, want.Neighbors = differing(have.Neighbors, want.Neighbors)
+	return plan.Diff(have, want)
+}
+
+// differing returns two lists without their equal beginnings and ends.
+func differing[T comparable](a, b []T) ([]T, []T) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
 }
 
 // change applies changes.

@@ -6,7 +6,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -133,19 +132,15 @@ func withoutManagedFields(obj any) (any, error) {
 
 // List returns the objects, ordered by namespace and name.
 func (o *Objects[T]) List() []T {
-	objects := o.store.List()
-	slices.SortFunc(objects, func(a, b any) int { return cmp.Compare(keyOf(a), keyOf(b)) })
-	out := make([]T, len(objects))
-	for i, object := range objects {
-		out[i] = *object.(*T)
+	keys := o.store.ListKeys()
+	slices.Sort(keys)
+	out := make([]T, 0, len(keys))
+	for _, key := range keys {
+		if object, exists, err := o.store.GetByKey(key); exists && err == nil { // it may be gone since
+			out = append(out, *object.(*T))
+		}
 	}
 	return out
-}
-
-// keyOf returns the namespace and name of an object of a store.
-func keyOf(obj any) string {
-	key, _ := cache.MetaNamespaceKeyFunc(obj) // the store has called it without an error
-	return key
 }
 
 // Get returns an object; nil = there is none.

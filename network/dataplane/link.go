@@ -332,14 +332,16 @@ func (d *Dataplane) Here(addrs []netip.Addr, devices []string) (map[netip.Addr][
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours: %w", err)
 	}
+	links := map[int]bool{}
+	for _, name := range devices {
+		if l, err := d.netlink.LinkByName(name); err == nil { // it may be gone since
+			links[l.Attrs().Index] = true
+		}
+	}
 	macs, out := reachable(neighbors), map[netip.Addr][]string{}
 	for _, a := range addrs {
-		routes, err := d.netlink.RouteGet(a.AsSlice())
-		if err != nil || len(routes) == 0 {
-			continue // no route, so it is not behind these devices
-		}
-		l, err := d.netlink.LinkByIndex(routes[0].LinkIndex)
-		if err == nil && slices.Contains(devices, l.Attrs().Name) {
+		// Without a route it is not behind these devices.
+		if routes, err := d.netlink.RouteGet(a.AsSlice()); err == nil && len(routes) > 0 && links[routes[0].LinkIndex] {
 			out[a] = macs[a]
 		}
 	}

@@ -54,6 +54,9 @@ func (f *fabric) report(ctx context.Context, client rest.Interface) {
 // gone returns the hosts among the conditions that are no nodes any more. It returns none except on
 // the first node by name, which removes their conditions.
 func (f *fabric) gone(conditions []netv1beta1.HostCondition) (out []string) {
+	if len(conditions) == 0 {
+		return nil
+	}
 	first, nodes := f.NodeName, map[string]bool{}
 	for _, n := range f.nodes.List() {
 		nodes[n.Name], first = true, min(first, n.Name)
