@@ -35,6 +35,8 @@ type nftTables struct {
 	// raced holds tables that another process may have changed before they were printed. They are
 	// printed right after their next write.
 	raced map[string]bool
+	// sent is our table as it was written last.
+	sent apart
 }
 
 // nftTable holds the text written last and how nft printed it afterwards: versions of nft print the
@@ -59,6 +61,8 @@ func (t *nftTables) read(ctx context.Context, s *plan.State) error {
 		}
 		if text == known.listed {
 			text = known.written
+		} else if key == ours {
+			text = putTogether(text)
 		}
 		family, name, _ := strings.Cut(key, " ")
 		switch {
@@ -142,15 +146,26 @@ func generation() (uint32, error) {
 	return 0, errors.New("read generation of nft rules: the kernel returned none")
 }
 
-// write replaces a table; an empty text deletes it.
+// write replaces a table; an empty text deletes it. If our table is as it was written last, and only
+// elements of large sets differ, it changes those.
 func (t *nftTables) write(ctx context.Context, key, text string) error {
-	err := t.transact(ctx, key, text, func() error {
+	table, before := apart{text: text}, apart{}
+	if key == ours {
+		table, before, t.sent = takeApart(text), t.sent, apart{}
+	}
+	err := t.transact(ctx, key, text, func(asWritten bool) error {
+		if asWritten && changeElements(before, table) == nil {
+			return nil
+		}
 		// "delete" fails without a table, so "add" precedes it.
-		_, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, text), "-f", "-")
+		_, err := nft(ctx, fmt.Sprintf("add table %s\ndelete table %s\n%s", key, key, table), "-f", "-")
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("write nft table %s: %w", key, err)
+	}
+	if key == ours {
+		t.sent = table
 	}
 	return nil
 }
@@ -158,9 +173,13 @@ func (t *nftTables) write(ctx context.Context, key, text string) error {
 // transact writes a table in one transaction, which adds one to the generation. Printing the table
 // takes milliseconds, so it is left to the next read and does not delay other changes. A table in
 // raced is printed at once: where others change rules all the time, a later read would race again.
-func (t *nftTables) transact(ctx context.Context, key, text string, send func() error) error {
+// send learns whether nobody can have changed the table since it was written.
+func (t *nftTables) transact(ctx context.Context, key, text string, send func(asWritten bool) error) error {
 	before, err := generation()
-	if err := send(); err != nil {
+	known := t.known[key]
+	asWritten := err == nil && (t.written[key] != "" && t.writtenAt == before ||
+		known.listed != "" && t.texts[key] == known.listed && t.generation == before)
+	if err := send(asWritten); err != nil {
 		return err
 	}
 	delete(t.known, key)

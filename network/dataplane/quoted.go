@@ -82,7 +82,8 @@ func (d *Dataplane) writeQuotes(ctx context.Context, c *plan.QuotesChange) error
 			b.quote(q, kind)
 		}
 	}
-	if err := d.tables.transact(ctx, quotes, "", b.send); err != nil {
+	send := func(bool) error { return b.send() }
+	if err := d.tables.transact(ctx, quotes, "", send); err != nil {
 		return fmt.Errorf("write nft table ip %s: %w", quotedTable, err)
 	}
 	return nil
