@@ -159,6 +159,9 @@ func (in GatewayStateInput) targetNode() (Member, bool) {
 // targets returns the targets of IP objects that need a route of their own; members of the overlay
 // have one.
 func (in GatewayStateInput) targets() []netip.Addr {
+	if len(in.Exposed) == 0 {
+		return nil
+	}
 	known := slices.Concat(in.Pods, in.localRanges())
 	for _, m := range in.members() {
 		known = append(known, m.CIDRs...)
