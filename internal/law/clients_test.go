@@ -33,7 +33,6 @@ var ownClients = map[string]string{
 	"network/daemon/serve.go":        "the process itself: its probe",
 	"offloading/kubelet/node.go":     "the local cluster",
 	"offloading/namespacebounds.go":  "the local cluster: names of Secrets",
-	"offloading/pendingpods.go":      "the local cluster: pods that wait",
 	"reflection/events.go":           "the local cluster: events",
 	"reflection/run.go":              "the local cluster: leases",
 	"storage/mover/client.go":        "the mover at the other cluster, through the network between pods",

@@ -58,7 +58,8 @@ func EarlierPod(in EarlierPodInput) desired.Plan {
 // Waits reports whether EarlierPod may plan anything for a pod.
 func Waits(pod *corev1.Pod) bool {
 	started := pod.Status.Phase != "" && pod.Status.Phase != corev1.PodPending
-	return pod.DeletionTimestamp == nil && !started && (pod.Spec.NodeName == "" || pod.Status.Reason == api.ReasonBackOff)
+	placed := pod.Spec.NodeName != "" && pod.Status.Reason != api.ReasonBackOff
+	return pod.DeletionTimestamp == nil && !started && !placed
 }
 
 func (in EarlierPodInput) plan() desired.Plan {
