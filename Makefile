@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench soak fuzz release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -117,6 +117,9 @@ demo-env:
 
 bench: testbed-build image ## figures, as ratios in one run
 	go run ./testbed/bench
+
+scale: testbed-build image ## docs/scale.md and its pictures: what grows with nodes, Services, namespaces, peers and pods
+	go run ./testbed/bench -only scale
 
 test-conformance: testbed-build image ## Kubernetes' own tests of pods, on a virtual and on real nodes; writes docs/conformance.md
 	go run ./testbed/conformance

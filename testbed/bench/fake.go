@@ -122,16 +122,20 @@ func (b *bed) writeStages(ctx context.Context) (string, error) {
 	return name, os.WriteFile(name, []byte(strings.Join(all, "\n---\n")), 0o644)
 }
 
+// fakeNode is one that kwok plays the kubelet of.
+func fakeNode(name, address string) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Node",
+		"metadata": map[string]any{"name": name, "labels": map[string]string{"type": fakeLabel, "kubernetes.io/hostname": name}},
+		"status": map[string]any{"addresses": []map[string]string{
+			{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name},
+		}},
+	}
+}
+
 func addFakeNodes(ctx context.Context, c cluster) error {
 	for i := range fakeNodes {
-		name := fmt.Sprintf("fake-%d", i)
-		node := map[string]any{
-			"apiVersion": "v1", "kind": "Node",
-			"metadata": map[string]any{"name": name, "labels": map[string]string{"type": fakeLabel, "kubernetes.io/hostname": name}},
-			"status": map[string]any{"addresses": []map[string]string{
-				{"type": "InternalIP", "address": fmt.Sprintf("172.31.200.%d", 10+i)}, {"type": "Hostname", "address": name},
-			}},
-		}
+		node := fakeNode(fmt.Sprintf("fake-%d", i), fmt.Sprintf("172.31.200.%d", 10+i))
 		if err := c.api.ensure(ctx, "/api/v1/nodes", node); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@
 // burst.go with bursts of them, crowd.go with thousands, services.go with Services,
 // path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
 // what they leave in kernels, dashboard.go what a browser shows, processes.go memory and CPU of Liqo,
-// usage.go CPU of everything, report.go the table.
+// usage.go CPU of everything, report.go the table, scale.go how cost grows, for docs/scale.md.
 package main
 
 import (
@@ -48,11 +48,12 @@ func phases() []phase {
 		{"crowd", measureCrowd},
 		{"peers", measurePeers},
 		{"dashboard", measureDashboard},
+		{"scale", measureScale},
 	}
 }
 
 func main() {
-	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers, dashboard (default: all)")
+	only := flag.String("only", "", "phases, separated by commas: peer, providers, idle, path, rate, services, burst, crowd, peers, dashboard, scale (default: all but scale, which writes docs/scale.md)")
 	var o options
 	flag.StringVar(&o.cni, "cni", "bridge", "shape of the pod network of new clusters: bridge, or pool, where each pod has a routed link as in the bare tunnel")
 	flag.BoolVar(&o.keep, "keep", false, "leave the clusters running, for the next run to start from")
@@ -142,12 +143,12 @@ func (b *bed) phase(ctx context.Context, p phase) error {
 func choose(only string) ([]phase, error) {
 	all := phases()
 	if only == "" {
-		return all, nil
+		return slices.DeleteFunc(all, func(p phase) bool { return p.name == "scale" }), nil
 	}
 	names := strings.Split(only, ",")
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(p phase) bool { return p.name == n }) {
-			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, services, burst, crowd, peers and dashboard", n)
+			return nil, fmt.Errorf("no phase is called %q; there are peer, providers, idle, path, rate, services, burst, crowd, peers, dashboard and scale", n)
 		}
 	}
 	return slices.DeleteFunc(all, func(p phase) bool { return !slices.Contains(names, p.name) }), nil

@@ -1,0 +1,25 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "testing"
+
+// TestGrowth: what was not measured grows as the last that was.
+func TestGrowth(t *testing.T) {
+	const name = "rome liqo controller"
+	at := func(n int, seconds, mb float64) point {
+		return point{N: n, Seconds: seconds, CPU: map[string]float64{name: seconds / 2, "rome etcd": 9}, Memory: map[string]float64{name: mb}}
+	}
+	got := growth([]series{{Name: "pods", Points: []point{at(0, 0, 20), at(100, 5, 21), at(1000, 90, 30)}}})
+	const want = `| | measured | 10 times | 100 times |
+|---|---|---|---|
+| pods | **1000** | **10,000** | **100,000** |
+| – all in place, one after the other | 95 s | 17 min | 2.8 h |
+| – CPU of Liqo for that | 48 s | 8.3 min | 83 min |
+| – memory, controller of rome | 30 MB | 120 MB | 1020 MB |
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
