@@ -3,7 +3,45 @@
 
 package main
 
-import "testing"
+import (
+	"encoding/xml"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/scale.md and its pictures again, of docs/scale.json")
+
+// TestScalePage: tables and pictures of docs/scale.md are what its points make.
+func TestScalePage(t *testing.T) {
+	const docs = "../../docs"
+	if *update {
+		must(t, drawScale(docs))
+	}
+	files, err := scaleFiles(docs)
+	must(t, err)
+	if len(files) < 2 {
+		t.Fatalf("only %d files are made", len(files))
+	}
+	for _, name := range sortedKeys(files) {
+		have, err := os.ReadFile(filepath.Join(docs, name))
+		must(t, err)
+		if string(have) != files[name] {
+			t.Errorf("docs/%s differs from what docs/scale.json makes; run this test with -update", name)
+		}
+		if strings.HasSuffix(name, ".svg") {
+			for d := xml.NewDecoder(strings.NewReader(files[name])); err == nil; {
+				_, err = d.Token()
+			}
+			if err != io.EOF {
+				t.Errorf("docs/%s: %v", name, err)
+			}
+		}
+	}
+}
 
 // TestGrowth: what was not measured grows as the last that was.
 func TestGrowth(t *testing.T) {
