@@ -43,8 +43,8 @@ const (
 	networking    = "/apis/networking.liqo.io/v1beta1"
 	liqoTable     = "6091" // routes
 	// The ranges of an installation nobody thought about are those of rome itself, so each has
-	// to be given another one here.
-	peerPods, peerExternal = podCIDR, "10.70.0.0/16"
+	// to be given another one here. They are small, so that the pools of IPAM have room for a thousand.
+	peerPods, peerExternal = "10.10.0.0/24", "10.70.0.0/24"
 )
 
 // peersSteps are the numbers of peers; a thousand if they are asked for, because they take many minutes.
