@@ -347,24 +347,13 @@ func left(want, have plan.State) *plan.State {
 	return &want
 }
 
-// difference returns what plan.Diff does. It leaves out the items that are at the same place from the
-// start or from the end of the lists that grow with peers: most of them, of which Diff makes maps.
+// difference returns the same changes as plan.Diff. It compares only the differing parts of lists that
+// grow with the number of peers, because Diff makes a map of each list.
 func difference(have, want plan.State) plan.Changes {
-	have.Routes, want.Routes = differing(have.Routes, want.Routes)
-	have.Forwards, want.Forwards = differing(have.Forwards, want.Forwards)
-	have.Neighbors, want.Neighbors = differing(have.Neighbors, want.Neighbors)
+	have.Routes, want.Routes = plan.Differing(have.Routes, want.Routes)
+	have.Forwards, want.Forwards = plan.Differing(have.Forwards, want.Forwards)
+	have.Neighbors, want.Neighbors = plan.Differing(have.Neighbors, want.Neighbors)
 	return plan.Diff(have, want)
-}
-
-// differing returns two lists without their equal beginnings and ends.
-func differing[T comparable](a, b []T) ([]T, []T) {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return a, b
 }
 
 // change applies changes.

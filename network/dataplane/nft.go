@@ -146,8 +146,8 @@ func generation() (uint32, error) {
 	return 0, errors.New("read generation of nft rules: the kernel returned none")
 }
 
-// write replaces a table; an empty text deletes it. If our table is as it was written last, and only
-// elements of large sets differ, it changes those.
+// write replaces a table; an empty text deletes it. It changes single elements instead if only
+// elements of large sets differ and nobody has changed our table since the last write.
 func (t *nftTables) write(ctx context.Context, key, text string) error {
 	table, before := apart{text: text}, apart{}
 	if key == ours {

@@ -133,7 +133,7 @@ func changeElements(old, new apart) error {
 		if before.six != s.six || before.hasRanges() != s.hasRanges() {
 			return errOther
 		}
-		gone, come := differing(strings.Split(before.elements, ", "), strings.Split(s.elements, ", "))
+		gone, come := plan.Differing(strings.Split(before.elements, ", "), strings.Split(s.elements, ", "))
 		if len(gone)+len(come) > fewElements {
 			return errOther
 		}
@@ -190,15 +190,4 @@ func ends(element string) (first, last netip.Addr, err error) {
 		last, err = netip.ParseAddr(to)
 	}
 	return first, last, err
-}
-
-// differing returns two lists without their equal beginnings and ends.
-func differing[T comparable](a, b []T) ([]T, []T) {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return a, b
 }

@@ -249,3 +249,14 @@ func commonLengths(a, b []string) [][]int {
 	}
 	return l
 }
+
+// Differing returns two lists without their equal beginnings and ends.
+func Differing[T comparable](a, b []T) ([]T, []T) {
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return a, b
+}
