@@ -18,11 +18,11 @@ import (
 	"github.com/liqo-go/liqo/bundle"
 )
 
-// reportIsGathered: the archive for a bug report has objects, rules and logs of both clusters, misses metrics only, and has
-// none of the secrets that the Secrets of the peering hold.
-func reportIsGathered(t *testing.T) {
+// gathered returns the archive that liqoctl gather writes of rome, with more arguments.
+func gathered(t *testing.T, args ...string) *bundle.Bundle {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
-	rome.must(t, "gather", "--remote-kubeconfig", milan.kubeconfig, "-o", file)
+	rome.must(t, append([]string{"gather", "-o", file}, args...)...)
 	archive, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +32,13 @@ func reportIsGathered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return b
+}
+
+// reportIsGathered: the archive for a bug report has objects, rules and logs of both clusters, misses metrics only, and has
+// none of the secrets that the Secrets of the peering hold.
+func reportIsGathered(t *testing.T) {
+	b := gathered(t, "--remote-kubeconfig", milan.kubeconfig)
 	for _, c := range b.Index.Clusters {
 		off := false // an installation serves metrics only if it is asked to
 		for _, m := range c.Missing {

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/liqo-go/liqo/bundle"
 )
 
 // TestMetrics runs the Prometheus that `make test-metrics` builds on both clusters.
@@ -50,17 +48,7 @@ func trafficIsShown(t *testing.T) {
 	s := newScreen(t)
 	s.open(t, rome)
 	s.do(t, s.Await(30*time.Second, "#peer-milan", "B/s received"))
-	file := filepath.Join(t.TempDir(), "report.tar.gz")
-	rome.must(t, "gather", "-o", file)
-	archive, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer archive.Close() //nolint:errcheck // it was only read
-	b, err := bundle.Read(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := gathered(t)
 	files := b.Files("local/metrics")
 	if !slices.ContainsFunc(files, func(name string) bool {
 		return bytes.Contains(b.Text(name), []byte("\nliqo_peer_receive_bytes_total{"))
