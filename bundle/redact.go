@@ -126,7 +126,7 @@ func replace(text []byte, next func(text []byte) (m match, ok bool)) []byte {
 }
 
 // nextKey finds a private key by its first line. If no last line follows within maxKey bytes, because the message was
-// cut, the key ends with the last line that can belong to one: lines of base64, of which only the last is short.
+// cut, the key ends with its last line of base64. Only the last line of a key is short.
 func nextKey(text []byte) (m match, ok bool) {
 	begin := keyBegin.FindIndex(text)
 	if begin == nil {

@@ -134,7 +134,7 @@ func (c counters) since(former counters) (view.Traffic, bool) {
 	return out, !former.at.IsZero() && seconds > 0 && out.Received >= 0 && out.Sent >= 0
 }
 
-// gateways returns the pods of active gateways; none if the user may not list what tells which these are.
+// gateways returns the pods of active gateways. It returns none if the user may not list gateways or pods.
 func (w *Watcher) gateways(ctx context.Context) []corev1.Pod {
 	var found view.Snapshot
 	for _, list := range []client.ObjectList{&found.Servers, &found.Clients} {

@@ -380,14 +380,16 @@ func (a *accounts) planShadowPod(in plan.ShadowPodInput) desired.Plan {
 	if made := a.made.Load(); made != nil {
 		in.LastMade = *made
 	}
-	p := a.granted(in)
+	p := a.planWithQuota(in)
 	if len(p.Objects) > 0 {
 		a.made.Store(&in.Now)
 	}
 	return p
 }
 
-func (a *accounts) granted(in plan.ShadowPodInput) desired.Plan {
+// planWithQuota adds the usage of the user's other pods to the input, and records what the plan
+// grants. Without a quota it only plans.
+func (a *accounts) planWithQuota(in plan.ShadowPodInput) desired.Plan {
 	if in.Quota == nil {
 		return plan.ShadowPod(in)
 	}

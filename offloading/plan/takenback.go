@@ -61,8 +61,8 @@ func ending(namespace *corev1.Namespace, now time.Time) (grace *int64, after tim
 	return new(int64(0)), killTime
 }
 
-// WithdrawnInput holds a pod that was made for a ShadowPod, and the ShadowPod of its name; nil if
-// there is none.
+// WithdrawnInput holds a pod that was made for a ShadowPod. ShadowPod is the one that has the name of
+// the pod now; nil = none.
 type WithdrawnInput struct {
 	Root      *corev1.Pod
 	ShadowPod *offloadingv1beta1.ShadowPod

@@ -51,7 +51,8 @@ type VirtualNodeInput struct {
 	KubeletPods []corev1.Pod
 	// Pods are the pods on the node; read only while the node is to be deleted.
 	Pods []corev1.Pod
-	// Leases are those of virtual kubelets in the tenant namespace; read with KubeletPods.
+	// Leases are the leases of virtual kubelets in the tenant namespace. They are read whenever
+	// KubeletPods are.
 	Leases []coordinationv1.Lease
 	// Last says that the tenant namespace has no other virtual node.
 	Last bool

@@ -100,7 +100,7 @@ func (p place) run(ctx context.Context, l load, names []string) (burst, error) {
 }
 
 // clear deletes all objects of the place, a few at a time, because an API server deletes a whole collection one by
-// one. It waits until their pods are gone, also next door.
+// one. It waits until their pods and the remote pods no longer exist.
 func (b *bed) clear(ctx context.Context, p place, l load) error {
 	path := l.path(p.namespace)
 	var all struct {

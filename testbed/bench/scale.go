@@ -31,8 +31,8 @@ type series struct {
 	Points              []point // the first with nothing added
 }
 
-// point is what was measured with N things. Processes are named by cluster and role, as "rome liqo gateway"; those of
-// one role and cluster are summed.
+// point holds the measurements with N objects. A process is named by cluster and role, as "rome liqo gateway". Values
+// of processes with the same cluster and role are summed.
 type point struct {
 	N       int
 	Seconds float64            `json:",omitempty"` // until those since the last point were in place
