@@ -530,7 +530,9 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: "demo"}, Spec: container("1")}
 	bound.Spec.NodeName = "rome"
 	waits := owned("waits")
-	k.create(t, node, bound, waits)
+	kubelet := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "vk-rome-0", Namespace: vn.Namespace, Labels: map[string]string{api.LabelVirtualNode: vn.Name}}, Spec: container("1")}
+	k.create(t, node, bound, waits, kubelet)
 	kubelets, strangers := k.servingRequests(t, vn)
 	for _, obj := range []client.Object{nso, vn} {
 		if err := k.Delete(ctx, obj); err != nil {
@@ -575,6 +577,11 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	fc.Spec.ClusterID = "rome"
 	k.create(t, fc)
 	k.until(t, "offloading", k.gone(nso))
+	// The remote namespaces go while the virtual kubelet ends.
+	k.until(t, "map", k.gone(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}))
+	if err := errors.Join(k.Get(ctx, client.ObjectKeyFromObject(vn), vn), k.Delete(ctx, kubelet)); err != nil {
+		t.Fatal(err)
+	}
 	k.until(t, "virtual node", k.gone(vn))
 	k.until(t, "the kubelet's request for a certificate", k.gone(kubelets))
 	if err := k.Get(ctx, client.ObjectKeyFromObject(strangers), strangers); err != nil {
@@ -583,7 +590,6 @@ func (k cluster) endConsumer(t *testing.T, vn *offloadingv1beta1.VirtualNode, ns
 	k.until(t, "node", k.gone(node))
 	k.until(t, "deployment", k.gone(deployment))
 	k.until(t, "rights", k.gone(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-node-rome"}}))
-	k.until(t, "map", k.gone(&offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "tenant-rome"}}))
 	ns := &corev1.Namespace{}
 	if err := k.Get(ctx, key("", "demo"), ns); err != nil || ns.Labels[api.LabelSchedulingEnabled] != "" {
 		t.Errorf("namespace keeps labels %v (%v)", ns.Labels, err)

@@ -83,6 +83,7 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	if in.VirtualNodes, in.Nodes, err = virtualNodes(ctx, r, client.InNamespace(root.Name)); err != nil {
 		return in, err
 	}
+	in.VirtualNodes = slices.DeleteFunc(in.VirtualNodes, plan.Drained)
 	var offloadings offloadingv1beta1.NamespaceOffloadingList
 	if err := r.List(ctx, &offloadings); err != nil {
 		return in, fmt.Errorf("list namespace offloadings: %w", err)

@@ -299,6 +299,15 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
+// Drained reports whether a virtual node is being deleted and only its virtual kubelet has yet to end:
+// it needs no remote namespaces any more.
+func Drained(v offloadingv1beta1.VirtualNode) bool {
+	return v.DeletionTimestamp != nil && slices.ContainsFunc(v.Status.Conditions,
+		func(c offloadingv1beta1.VirtualNodeCondition) bool {
+			return c.Type == offloadingv1beta1.NodeCondition && c.Status == offloadingv1beta1.VirtualNodeDeleting
+		})
+}
+
 // isScaledToZero reports whether somebody has scaled the virtual kubelet to zero. Without it, the
 // pods of a drained node would never end.
 func isScaledToZero(d *appsv1.Deployment) bool {
