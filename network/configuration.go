@@ -26,7 +26,7 @@ import (
 func (o Options) configuration() ctl.Registrar {
 	all := &netv1beta1.ConfigurationList{}
 	return ctl.Controller[*netv1beta1.Configuration, plan.ConfigurationInput]{
-		Name: "configuration",
+		Name: "configuration", EndsWithNamespace: []client.Object{},
 		Owns: []client.Object{&ipamv1alpha1.Network{}, &ipamv1alpha1.IP{}},
 		Watches: []ctl.Watch{
 			{Kind: &netv1beta1.Configuration{}, Map: ctl.SameLabel(all, api.LabelRemoteClusterID)},

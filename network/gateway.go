@@ -30,7 +30,7 @@ import (
 func (o Options) gatewayServer() ctl.Registrar {
 	all := &netv1beta1.GatewayServerList{}
 	return ctl.Controller[*netv1beta1.GatewayServer, plan.GatewayServerInput]{
-		Name: "gateway-server",
+		Name: "gateway-server", EndsWithNamespace: []client.Object{},
 		Owns: []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
 		Watches: append(o.gatewayWatches(all),
 			ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
@@ -47,7 +47,7 @@ func (o Options) gatewayServer() ctl.Registrar {
 func (o Options) gatewayClient() ctl.Registrar {
 	all := &netv1beta1.GatewayClientList{}
 	return ctl.Controller[*netv1beta1.GatewayClient, plan.GatewayClientInput]{
-		Name: "gateway-client",
+		Name: "gateway-client", EndsWithNamespace: []client.Object{},
 		Owns: []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
 		Watches: append(o.gatewayWatches(all),
 			ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),

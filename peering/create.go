@@ -64,22 +64,25 @@ func labelledPeer(_ context.Context, _ client.Reader, obj client.Object) []recon
 }
 
 // peerOf maps an object to the ForeignCluster that its label names, or else the label of its tenant
-// namespace.
+// namespace. An object goes unnoticed while its namespace is being deleted: the deletion itself reports
+// its steps.
 func peerOf(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-	if id := obj.GetLabels()[api.LabelRemoteClusterID]; id != "" || obj.GetNamespace() == "" {
+	id := obj.GetLabels()[api.LabelRemoteClusterID]
+	if obj.GetNamespace() == "" {
 		return peer(id)
 	}
 	var namespace corev1.Namespace
-	if err := r.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, &namespace); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			log.FromContext(ctx).Error(err, "get namespace")
-		}
-		return nil
+	err := r.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, &namespace)
+	if client.IgnoreNotFound(err) != nil {
+		log.FromContext(ctx).Error(err, "get namespace")
 	}
-	if namespace.Labels[api.LabelTenantNamespace] != "true" {
+	switch {
+	case namespace.DeletionTimestamp != nil:
 		return nil
+	case id == "" && namespace.Labels[api.LabelTenantNamespace] == "true":
+		id = namespace.Labels[api.LabelRemoteClusterID]
 	}
-	return peer(namespace.Labels[api.LabelRemoteClusterID])
+	return peer(id)
 }
 
 // peer returns a request for the ForeignCluster of an ID, which is also its name.
