@@ -18,11 +18,27 @@ import (
 // furtherEntries is the number of nodes whose addresses a server announces besides its own node's.
 const furtherEntries = 2
 
-// entries returns the addresses for node ports: those of the active pod's node and, if every node
-// forwards to the pod, of two more nodes in case the first fails. Announced addresses are kept while
+// entryNode returns the name of the active pod's node, or of the one on which the youngest pod starts:
+// clients start meanwhile, and dial every second until the server answers. Empty if there is none.
+func (in WgServerInput) entryNode(active *netv1beta1.InternalGatewayEndpoint) string {
+	if active != nil {
+		return active.Node
+	}
+	var young corev1.Pod
+	for _, p := range in.Pods {
+		starts := p.DeletionTimestamp == nil && p.Spec.NodeName != "" && !api.Finished(p.Status.Phase)
+		if starts && (young.Name == "" || api.Older(&young, &p)) {
+			young = p
+		}
+	}
+	return young.Spec.NodeName
+}
+
+// entries returns the addresses for node ports: those of the gateway's node and, if every node
+// forwards to its pod, of two more nodes in case the first fails. Announced addresses are kept while
 // their nodes exist and one of them is ready, because a client restarts for another address. They are
 // also kept while no node at all is ready, as after an outage of the API server.
-func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []string {
+func (in WgServerInput) entries(node string) []string {
 	anywhere := in.Service != nil && in.Service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal
 	var known, alive, own, others []string
 	further := 0
@@ -37,7 +53,7 @@ func (in WgServerInput) entries(active *netv1beta1.InternalGatewayEndpoint) []st
 			alive = append(alive, addresses...)
 		}
 		switch {
-		case active != nil && n.Name == active.Node:
+		case n.Name == node:
 			own = addresses
 		case anywhere && nodeReady(n) && further < furtherEntries:
 			others = append(others, addresses...)

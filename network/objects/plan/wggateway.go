@@ -98,7 +98,7 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 		plan.Objects = append(plan.Objects, service)
 	}
 	internal := w.internalEndpoint()
-	endpoint := serverEndpoint(in.Service, in.entries(internal))
+	endpoint := serverEndpoint(in.Service, in.entries(in.entryNode(internal)))
 	if plan.State == desired.Ready && endpoint == nil {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
