@@ -75,10 +75,14 @@ func evidence() []client.Object {
 	}
 }
 
+// summaryDelay is how long changes of a peer's objects are collected before they are summed up: a new
+// peering makes dozens in seconds, and nothing waits for the sum but people.
+const summaryDelay = 500 * time.Millisecond
+
 func watches() []ctl.Watch {
 	var all []ctl.Watch
 	for _, kind := range append(evidence(), &corev1.Secret{}, &corev1.Namespace{}, &appsv1.Deployment{}) {
-		all = append(all, ctl.Watch{Kind: kind, Map: peerOf})
+		all = append(all, ctl.Watch{Kind: kind, Map: peerOf, Delay: summaryDelay})
 	}
 	return all
 }
