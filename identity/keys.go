@@ -109,20 +109,23 @@ func (o Options) peerKeys() ctl.Registrar {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 
-// keys reads the private keys that may be used in a tenant namespace. It reads from the API server,
-// because the cache drops the data of Secrets without Liqo's labels, such as those made by users.
+// keys reads the private keys that may be used in a tenant namespace. It reads Secrets without Liqo's
+// labels, such as those made by users, from the API server, because the cache drops their data.
 func (o Options) keys(ctx context.Context, r ctl.Reader, tenantNamespace string) (plan.Keys, error) {
 	var keys plan.Keys
 	for name, into := range map[string]*[]byte{
 		api.PeerKeysSecretName(tenantNamespace): &keys.Own, api.AuthenticationKeysSecret: &keys.Shared,
 	} {
 		key := client.ObjectKey{Namespace: o.LiqoNamespace, Name: name}
-		secret, err := ctl.Optional(ctx, r.Live, key, &corev1.Secret{})
-		if err != nil {
-			return keys, err
-		}
-		if secret != nil {
-			*into = secret.Data[api.PrivateKeyField]
+		for _, from := range []client.Reader{r, r.Live} {
+			secret, err := ctl.Optional(ctx, from, key, &corev1.Secret{})
+			if err != nil {
+				return keys, err
+			}
+			if secret != nil && len(secret.Data) > 0 {
+				*into = secret.Data[api.PrivateKeyField]
+				break
+			}
 		}
 	}
 	return keys, nil

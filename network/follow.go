@@ -99,11 +99,17 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 	if err != nil || !provider.Synced() {
 		return in, err
 	}
-	if in.Own, err = side(ctx, r.Live, client.MatchingLabels{api.LabelRemoteClusterID: link.ID}); err != nil {
-		return in, err
-	}
 	if in.Peer, err = side(ctx, provider); err != nil { // the copy holds this peering only
 		return in, err
+	}
+	// A stale cache must not lead to a change; an event follows if it hides one.
+	for _, from := range []client.Reader{r, r.Live} {
+		if in.Own, err = side(ctx, from, client.MatchingLabels{api.LabelRemoteClusterID: link.ID}); err != nil {
+			return in, err
+		}
+		if len(plan.Follow(in.Own, in.Peer)) == 0 {
+			break
+		}
 	}
 	versions := in.Peer.Versions()
 	switch unchanged := maps.Equal(versions, f.followed[key]); {

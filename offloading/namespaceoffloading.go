@@ -90,6 +90,9 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	}
 	in.Offloadings = offloadings.Items
 	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
+	if len(in.Offloadings) == 0 {
+		return in, nil
+	}
 	// A stale map may have a former selector, and a remote namespace that is given up is lost with
 	// its data.
 	if in.Current, err = ctl.Optional(ctx, r.Live, current, &offloadingv1beta1.NamespaceMap{}); err != nil {
