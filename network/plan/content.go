@@ -66,7 +66,7 @@ func selected[T any, P interface {
 	*T
 	metav1.Object
 }](list []T, is func(*T) bool) []T {
-	return slices.DeleteFunc(undeleted[T, P](list), func(x T) bool { return !is(&x) })
+	return slices.DeleteFunc(copied(undeleted[T, P](list)), func(x T) bool { return !is(&x) })
 }
 
 // matches reports whether labels select the host. Subcategories formerly distinguished processes of one

@@ -5,7 +5,7 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -89,6 +89,8 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 	for _, a := range inFamilies(self.Overlay, six) {
 		s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: host(a)})
 	}
+	s.Forwards, s.Neighbors = slices.Grow(s.Forwards, len(others)), slices.Grow(s.Neighbors, len(others))
+	s.Routes = slices.Grow(s.Routes, 3*len(others)) // to most: its own, and those of two ranges
 	for _, m := range others {
 		s.lead(m, six)
 	}
@@ -103,7 +105,8 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 	order := func(a, b Member) int {
 		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
 	}
-	known := map[netip.Prefix]bool{host(self.Overlay): true}
+	known := make(map[netip.Prefix]bool, 3*len(members))
+	known[host(self.Overlay)] = true
 	for _, p := range taken {
 		known[p] = true
 	}
@@ -112,8 +115,10 @@ func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
 		known[p] = true
 		return twice
 	}
-	var out []Member
-	for _, m := range slices.SortedFunc(slices.Values(members), order) {
+	out := make([]Member, 0, len(members))
+	sorted := slices.Clone(members)
+	slices.SortFunc(sorted, order)
+	for _, m := range sorted {
 		otherFamily := m.hasOuter() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
 		if !m.ready() || otherFamily || add(host(m.Overlay)) {
 			continue
@@ -155,7 +160,7 @@ func deviceSettings(device string) []Setting {
 // bytes, which are all of an IPv4 address and the host part of an IPv6 one.
 func overlayMAC(a netip.Addr) string {
 	b := a.As16()
-	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
+	return net.HardwareAddr{2, 0, b[12], b[13], b[14], b[15]}.String()
 }
 
 // inFamily returns the overlay address of a member in a family. Members have one address in the

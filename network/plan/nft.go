@@ -186,7 +186,7 @@ func (s span) String() string {
 	if s.from == s.to {
 		return s.from.String()
 	}
-	for bits := range s.from.BitLen() {
+	for bits := s.from.BitLen() - 1; bits >= 0; bits-- { // most are small
 		if p := netip.PrefixFrom(s.from, bits); First(p) == s.from && Last(p) == s.to {
 			return p.String()
 		}

@@ -6,6 +6,7 @@ package plan
 import (
 	"cmp"
 	"encoding/base64"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,7 +41,8 @@ type GatewayObjects struct {
 // Input adds the contents of the objects to the input that the process provides: the addresses of
 // its pod and of the tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
-	for _, f := range undeleted(o.Fabrics) {
+	in.Gateways = slices.Grow(in.Gateways, len(o.Fabrics))
+	for f := range undeleted(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
 			in.Self.Overlay = parseAddr(f.Spec.Interface.Gateway.IP)
 			continue
@@ -48,7 +50,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		in.Gateways = append(in.Gateways, gatewayMember(f))
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for _, n := range undeleted(o.Nodes) {
+	for n := range undeleted(o.Nodes) {
 		outer := n.Status.NodeIP.Remote
 		if n.Name == in.Node && n.Status.NodeIP.Local != "" {
 			outer = n.Status.NodeIP.Local
@@ -75,7 +77,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 // PeerKey returns the public key of the peer's gateway in base64; "" = there is none. The oldest
 // PublicKey is used, as in the controllers.
 func PeerKey(all []netv1beta1.PublicKey) string {
-	if k := api.Oldest(undeleted(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+	if k := api.Oldest(copied(undeleted(all))); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		return base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return ""
@@ -83,14 +85,14 @@ func PeerKey(all []netv1beta1.PublicKey) string {
 
 // configuration returns the Configuration that is used; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
-	all := undeleted(o.Configurations)
+	all := copied(undeleted(o.Configurations))
 	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool {
 		return c.Status.Remote == nil
 	})
 	return cmp.Or(api.Oldest(granted), api.Oldest(all))
 }
 
-func gatewayMember(f netv1beta1.InternalFabric) Member {
+func gatewayMember(f *netv1beta1.InternalFabric) Member {
 	return Member{
 		Name: f.Namespace + "/" + f.Name, Outer: parseAddr(f.Spec.GatewayIP),
 		Overlay: parseAddr(f.Spec.Interface.Gateway.IP),
@@ -104,11 +106,11 @@ func gatewayMember(f netv1beta1.InternalFabric) Member {
 // means any source. Such a fabric has a former version, or its node has just joined.
 func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
 	further []netip.Prefix) []netip.Prefix {
-	var texts []string
-	for _, f := range undeleted(fabrics) {
+	texts := make([]string, 0, len(fabrics))
+	for f := range undeleted(fabrics) {
 		texts = append(append(texts, f.Spec.GatewayIP), f.Spec.StandbyIPs...)
 	}
-	for _, n := range undeleted(nodes) {
+	for n := range undeleted(nodes) {
 		texts = append(texts, n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		if len(n.Status.LocalAddresses) == 0 {
 			return nil
@@ -124,7 +126,7 @@ func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.Intern
 
 func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
 	var out []Exposed
-	for _, ip := range undeleted(ips) {
+	for ip := range undeleted(ips) {
 		e := Exposed{External: parseAddr(ip.Status.IP), Target: parseAddr(ip.Spec.IP), Masquerade: ip.Spec.Masquerade}
 		if e.External.IsValid() && e.Target.IsValid() {
 			out = append(out, e)
@@ -145,7 +147,8 @@ type NodeObjects struct {
 // Input adds the contents of the objects to the input that the process provides. It is not ready
 // while there are gateways but the node has no address in the overlay yet.
 func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
-	for _, f := range undeleted(o.Fabrics) {
+	in.Gateways = slices.Grow(in.Gateways, len(o.Fabrics))
+	for f := range undeleted(o.Fabrics) {
 		g := gatewayMember(f)
 		in.Gateways = append(in.Gateways, g)
 		for _, ip := range f.Spec.StandbyIPs {
@@ -153,7 +156,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		}
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for _, n := range undeleted(o.Nodes) {
+	for n := range undeleted(o.Nodes) {
 		outer := parseAddrs(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		in.Nodes, in.Local = append(in.Nodes, outer...), append(in.Local, outer...)
 		for _, text := range n.Status.LocalAddresses {
@@ -180,12 +183,27 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	return in, len(in.Gateways) == 0 || in.Self.ready()
 }
 
-// undeleted returns the objects that are not being deleted.
+// undeleted yields the objects that are not being deleted. There may be thousands, so it copies none.
 func undeleted[T any, P interface {
 	*T
 	metav1.Object
-}](list []T) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return P(&x).GetDeletionTimestamp() != nil })
+}](list []T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range list {
+			if x := &list[i]; P(x).GetDeletionTimestamp() == nil && !yield(x) {
+				return
+			}
+		}
+	}
+}
+
+// copied returns the objects of a sequence.
+func copied[T any](sequence iter.Seq[*T]) []T {
+	var out []T
+	for x := range sequence {
+		out = append(out, *x)
+	}
+	return out
 }
 
 func parseAddr(text string) netip.Addr {
@@ -195,7 +213,7 @@ func parseAddr(text string) netip.Addr {
 
 // parseAddrs parses addresses and leaves out text that is none.
 func parseAddrs(texts ...string) []netip.Addr {
-	var out []netip.Addr
+	out := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {
 		if a := parseAddr(text); a.IsValid() {
 			out = append(out, a)
