@@ -444,7 +444,7 @@ func (t Testbed) downCluster(cluster string, nodeNames []string) error {
 
 // removeRest takes away what the clusters shared.
 func (t Testbed) removeRest() error {
-	if err := t.registryDown(); err != nil {
+	if err := errors.Join(t.registryDown(), t.endProcesses(relayName), t.removeCgroups(relayName)); err != nil {
 		return err
 	}
 	if slices.Contains(t.netnsList(), inetSpace) {

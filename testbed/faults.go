@@ -19,6 +19,7 @@ type fault struct {
 	Loss     int        `json:",omitempty"` // percent of packets dropped; 0: all
 	MTU      int        `json:",omitempty"` // larger packets are dropped, and nothing else
 	Answer   bool       `json:",omitempty"` // routers say that a packet was too large
+	Delay    int        `json:",omitempty"` // ms that packets come later, and nothing else
 }
 
 func (f fault) String() string {
@@ -29,6 +30,9 @@ func (f fault) String() string {
 			how = "larger packets are answered by 'fragmentation needed'"
 		}
 		return fmt.Sprintf("fault %s: MTU %d, %s", way, f.MTU, how)
+	}
+	if f.Delay > 0 {
+		return fmt.Sprintf("fault %s: %d ms later", way, f.Delay)
 	}
 	what := "everything"
 	if f.Only != nil {
@@ -43,8 +47,11 @@ func (f fault) String() string {
 // replaces tells whether f takes the place of an older fault.
 func (f fault) replaces(old fault) bool {
 	same := f.Only == old.Only || f.Only != nil && old.Only != nil && *f.Only == *old.Only
-	return f.From == old.From && f.To == old.To && same && (f.MTU > 0) == (old.MTU > 0)
+	return f.From == old.From && f.To == old.To && same && f.routes() == old.routes()
 }
+
+// routes tells whether packets are routed elsewhere, of which there can be one way only.
+func (f fault) routes() bool { return f.MTU > 0 || f.Delay > 0 }
 
 // with is the internet with one more fault.
 func (in internet) with(f fault) internet {
@@ -71,7 +78,7 @@ func faultChains(faults []fault, clusters []Cluster) string {
 			// a rule cannot: it sees many segments as one packet. The rest is dropped here.
 			drops = append(drops, fmt.Sprintf("%sip frag-off & 0x4000 == 0 meta length > %d drop", way, f.MTU))
 			silence = append(silence, silenced(from, to))
-		case f.MTU == 0:
+		case !f.routes():
 			for _, match := range f.matches() {
 				drops = append(drops, way+match+f.chance()+"drop")
 			}
@@ -114,7 +121,7 @@ func silenced(from, to Cluster) string {
 const firstTable = 1000
 
 // limitPaths routes from one cluster to another with a fixed MTU, as a router in front
-// of a narrower link does.
+// of a narrower link does, or to the relay.
 func (t Testbed) limitPaths(in internet, clusters []Cluster) error {
 	out, err := t.inNet(inetSpace, "", "ip", "-j", "rule")
 	if err != nil {
@@ -131,7 +138,7 @@ func (t Testbed) limitPaths(in internet, clusters []Cluster) error {
 		}
 	}
 	for i, f := range in.Faults {
-		if f.MTU == 0 {
+		if !f.routes() {
 			continue
 		}
 		to := byName(clusters, f.To)
@@ -156,9 +163,17 @@ func shortRoutes(f fault, table int, from, to Cluster, balanced string) (string,
 		return "", fmt.Errorf("read routes of load balancers: %w", err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "route replace %s dev %s mtu lock %d table %d\n", to.nodeNet(), to.bridge(), f.MTU, table)
+	way := fmt.Sprintf("dev %s mtu lock %d", to.bridge(), f.MTU)
+	if f.Delay > 0 {
+		way = "dev " + relayDevice(table-firstTable)
+	}
+	fmt.Fprintf(&b, "route replace %s %s table %d\n", to.nodeNet(), way, table)
 	for _, r := range routes {
-		fmt.Fprintf(&b, "route replace %s via %s dev %s mtu lock %d table %d\n", r.Dst, r.Gateway, to.bridge(), f.MTU, table)
+		via := "via " + r.Gateway + " "
+		if f.Delay > 0 {
+			via = ""
+		}
+		fmt.Fprintf(&b, "route replace %s %s%s table %d\n", r.Dst, via, way, table)
 	}
 	fmt.Fprintf(&b, "rule add pref %[1]d iif %[2]s lookup %[1]d\n", table, from.bridge())
 	return b.String(), nil
@@ -180,6 +195,7 @@ func registerFaultFlags(f *flag.FlagSet, o *options) {
 
 const faultUsage = `usage: fault drop <from> <to> [--port udp/51820] [--loss 30] [--both]
        fault mtu <from> <to> <bytes> [--answer] [--both]
+       fault delay <from> <to> <milliseconds> [--both]
        fault heal [<a> <b>]`
 
 func runFault(_ context.Context, t Testbed, o options, args []string) error {
@@ -201,6 +217,10 @@ func parseFault(args []string, flags faultFlags) (fault, error) {
 		// 576: what every IPv4 host must take. 1500: what the nodes' links have.
 		if _, err := fmt.Sscanf(args[3], "%d", &f.MTU); err != nil || f.MTU < 576 || f.MTU >= 1500 {
 			return f, fmt.Errorf("MTU %q: use 576 to 1499", args[3])
+		}
+	case len(args) == 4 && args[0] == "delay" && flags.only == "" && flags.loss == 0 && !flags.answer:
+		if _, err := fmt.Sscanf(args[3], "%d", &f.Delay); err != nil || f.Delay < 1 || f.Delay > 2000 {
+			return f, fmt.Errorf("delay %q: use 1 to 2000 milliseconds", args[3])
 		}
 	default:
 		return f, fmt.Errorf("%s", faultUsage)

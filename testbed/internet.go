@@ -96,6 +96,9 @@ func (t Testbed) programInternet(in internet) error {
 	if _, err := t.inNet(inetSpace, internetRules(in, clusters), "nft", "-f", "-"); err != nil {
 		return err
 	}
+	if err := t.relayPaths(in); err != nil {
+		return err
+	}
 	return t.limitPaths(in, clusters)
 }
 

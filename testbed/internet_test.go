@@ -39,8 +39,9 @@ func TestInternet(t *testing.T) {
 		{port, []string{"drop", "rome", "milan"}},
 		{faultFlags{only: "icmp", loss: 30}, []string{"drop", "milan", "rome"}},
 		{faultFlags{}, []string{"mtu", "rome", "milan", "1300"}},
-		{faultFlags{answer: true}, []string{"mtu", "milan", "rome", "1400"}},
-		{port, []string{"drop", "rome", "milan"}}, // again: in place of the first
+		{faultFlags{}, []string{"delay", "milan", "rome", "100"}},
+		{faultFlags{answer: true}, []string{"mtu", "milan", "rome", "1400"}}, // in place of the delay
+		{port, []string{"drop", "rome", "milan"}},                            // again: in place of the first
 	} {
 		in = in.with(fault(f.flags, f.args...))
 	}
@@ -49,6 +50,11 @@ func TestInternet(t *testing.T) {
 		t.Fatal(err)
 	}
 	show("faults-between-clusters", "A port, a share of a protocol, and narrow paths without and with an answer.\nRouting does the rest of a narrow path:\n"+routes, in)
+	late, err := shortRoutes(fault(faultFlags{}, "delay", "rome", "milan", "100"), firstTable+2, rome, milan, `[{"dst":"172.31.21.1","gateway":"172.31.20.11"}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show("packets-that-come-later", "The relay has them meanwhile:\n"+late, internet{}.with(fault(faultFlags{}, "delay", "rome", "milan", "100")))
 	if left := in.healed("milan", "rome"); len(left.Faults) != 0 {
 		t.Errorf("healed, but %v", left.Faults)
 	}
@@ -78,6 +84,8 @@ func TestRefusals(t *testing.T) {
 		{faultFlags{}, "drop rome", "usage: fault drop"},
 		{faultFlags{loss: 3}, "mtu rome milan 1400", "usage: fault drop"},
 		{faultFlags{}, "mtu rome milan 1500", "use 576 to 1499"},
+		{faultFlags{loss: 3}, "delay rome milan 100", "usage: fault drop"},
+		{faultFlags{}, "delay rome milan 0", "use 1 to 2000 milliseconds"},
 		{faultFlags{only: "53"}, "drop rome milan", "write it as udp/51820"},
 		{faultFlags{only: "icmp/8"}, "drop rome milan", "write it as udp/51820"},
 		{faultFlags{loss: 100}, "drop rome milan", "without --loss all is dropped"},

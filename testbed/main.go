@@ -56,7 +56,7 @@ func verbs() []verb {
 		{name: "load", args: "<image.tar|name>...", does: "import images into running nodes", flags: clustersFlag, run: runLoad},
 		{name: "registry", args: "up|down", does: "run or remove a registry that nodes pull from", run: runRegistry},
 		{name: "link", args: "cut|heal <a> <b>", does: "cut or heal all traffic between two clusters", run: runLink},
-		{name: "fault", args: "drop|mtu|heal …", does: "drop packets, all, some or large ones, from one cluster to another", flags: registerFaultFlags, run: runFault},
+		{name: "fault", args: "drop|mtu|delay|heal …", does: "drop or delay packets from one cluster to another", flags: registerFaultFlags, run: runFault},
 		{name: "nat", args: "on|off|forward|close <cluster> …", does: "put a cluster behind NAT, map ports", run: runNAT},
 		{name: "dns", args: "set|unset <name>.test [address]", does: "change a name that all clusters know", run: runDNS},
 		{name: "kill", args: "<cluster> <node> <program>", does: "kill a program; it starts again", flags: signalFlag, run: runKill},
@@ -95,6 +95,14 @@ func dispatch(ctx context.Context, args []string) error {
 			return err
 		}
 		return spawnRegistry(t)
+	case relaySpawnVerb:
+		t, err := openTestbed(args[1])
+		if err != nil {
+			return err
+		}
+		return spawnRelay(t, args[2:])
+	case relayVerb:
+		return runRelay(args[1:])
 	case nodeInitVerb:
 		return runInit(args[1])
 	}
