@@ -102,7 +102,8 @@ func (f *follower) gather(ctx context.Context, r ctl.Reader, root *corev1.Secret
 	if in.Peer, err = side(ctx, provider); err != nil { // the copy holds this peering only
 		return in, err
 	}
-	// A stale cache must not lead to a change; an event follows if it hides one.
+	// gather asks the API server before it plans a change, because the cache may be stale. If the cache
+	// hides a change, its event reconciles the Secret again.
 	for _, from := range []client.Reader{r, r.Live} {
 		if in.Own, err = side(ctx, from, client.MatchingLabels{api.LabelRemoteClusterID: link.ID}); err != nil {
 			return in, err

@@ -64,8 +64,7 @@ func labelledPeer(_ context.Context, _ client.Reader, obj client.Object) []recon
 }
 
 // peerOf maps an object to the ForeignCluster that its label names, or else the label of its tenant
-// namespace. An object goes unnoticed while its namespace is being deleted: the deletion itself reports
-// its steps.
+// namespace. It ignores objects whose namespace is being deleted, because events of the Namespace follow.
 func peerOf(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
 	id := obj.GetLabels()[api.LabelRemoteClusterID]
 	if obj.GetNamespace() == "" {

@@ -75,8 +75,9 @@ func evidence() []client.Object {
 	}
 }
 
-// summaryDelay is how long changes of a peer's objects are collected before they are summed up: a new
-// peering makes dozens in seconds, and nothing waits for the sum but people.
+// summaryDelay is the time from the first change of a peer's objects to the update of its
+// ForeignCluster. A new peering makes dozens of changes within seconds; no controller waits for the
+// status.
 const summaryDelay = 500 * time.Millisecond
 
 func watches() []ctl.Watch {

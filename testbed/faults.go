@@ -19,7 +19,7 @@ type fault struct {
 	Loss     int        `json:",omitempty"` // percent of packets dropped; 0: all
 	MTU      int        `json:",omitempty"` // larger packets are dropped, and nothing else
 	Answer   bool       `json:",omitempty"` // routers say that a packet was too large
-	Delay    int        `json:",omitempty"` // ms that packets come later, and nothing else
+	Delay    int        `json:",omitempty"` // packets are delayed by this, in ms; 0: no delay
 }
 
 func (f fault) String() string {
@@ -50,7 +50,8 @@ func (f fault) replaces(old fault) bool {
 	return f.From == old.From && f.To == old.To && same && f.routes() == old.routes()
 }
 
-// routes tells whether packets are routed elsewhere, of which there can be one way only.
+// routes reports whether f changes the route of packets. Such faults replace each other, because a
+// packet has one route.
 func (f fault) routes() bool { return f.MTU > 0 || f.Delay > 0 }
 
 // with is the internet with one more fault.

@@ -14,18 +14,21 @@ import (
 	"unsafe"
 )
 
-// Packets that come later than they should. The kernels this runs on have no netem, so a fault with a delay routes
-// packets to a TUN device of a process in the namespace "inet", which holds each for that time and gives it back.
+// The relay delays packets between clusters, because the kernels this runs on have no netem. It is a process in the
+// namespace "inet". A fault with a delay routes packets to one of its TUN devices; the relay writes each packet back
+// after the delay.
 const (
-	relayName = "relay" // of the program's cgroup
-	// relaySpawnVerb has the testbed's directory as an argument, and what each device is for; relayVerb only these.
+	relayName = "relay" // name of the relay's cgroup
+	// relaySpawnVerb takes the testbed's directory, then the name and the delay in ms of each device; relayVerb takes
+	// the delays.
 	relaySpawnVerb = "relay-spawn"
 	relayVerb      = "relay"
-	// relayQueue is how many packets a relay holds; more are lost. It suffices for 100 ms at 5 Gbit/s.
+	// relayQueue is the largest number of packets that wait for a device; further ones are dropped. It suffices for
+	// 100 ms at 7 Gbit/s, in packets of 1500 bytes.
 	relayQueue = 1 << 16
 )
 
-// relayDevice is the device of the fault with this number.
+// relayDevice returns the device name of the fault with this number.
 func relayDevice(fault int) string { return fmt.Sprintf("delay%d", fault) }
 
 // relayPaths ends the relay, with its devices, and starts one for the faults with a delay.
@@ -46,7 +49,8 @@ func (t Testbed) relayPaths(in internet) error {
 	return err
 }
 
-// spawnRelay makes the devices and starts the relay in its own cgroup. Packets are held as soon as it returns.
+// spawnRelay creates the devices and starts the relay in its own cgroup. The kernel queues packets until the relay
+// reads them.
 func spawnRelay(t Testbed, devices []string) error {
 	if err := t.joinCgroups(relayName); err != nil {
 		return err
@@ -58,9 +62,9 @@ func spawnRelay(t Testbed, devices []string) error {
 			return fmt.Errorf("make device %s: %w", devices[i], err)
 		}
 		cmd.ExtraFiles, cmd.Args = append(cmd.ExtraFiles, device), append(cmd.Args, devices[i+1])
-		// Sources are elsewhere than where their packets come from.
-		strict := fmt.Sprintf("net.ipv4.conf.%s.rp_filter=0", devices[i])
-		for _, setUp := range []*exec.Cmd{exec.Command("sysctl", "-qw", strict), exec.Command("ip", "link", "set", devices[i], "up")} {
+		// The reverse path filter would drop packets that return from the relay: routes to their sources use other devices.
+		unfiltered := fmt.Sprintf("net.ipv4.conf.%s.rp_filter=0", devices[i])
+		for _, setUp := range []*exec.Cmd{exec.Command("sysctl", "-qw", unfiltered), exec.Command("ip", "link", "set", devices[i], "up")} {
 			if _, err := run(setUp); err != nil {
 				return err
 			}
@@ -70,7 +74,7 @@ func spawnRelay(t Testbed, devices []string) error {
 	return cmd.Start()
 }
 
-// openTUN makes a TUN device; it goes with the last process that has it open.
+// openTUN creates a TUN device. The kernel removes the device when the last process closes it.
 func openTUN(name string) (*os.File, error) {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -89,7 +93,7 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// runRelay holds the packets of inherited devices, of each for as many milliseconds as its argument says.
+// runRelay relays the packets of the inherited devices. delays holds the delay of each device, in ms.
 func runRelay(delays []string) error {
 	failed := make(chan error)
 	for i, text := range delays {
@@ -103,6 +107,7 @@ func runRelay(delays []string) error {
 	return <-failed
 }
 
+// relay writes each packet that it reads from a device back to it after the delay. It returns the error of a read.
 func relay(device *os.File, delay time.Duration) error {
 	type packet struct {
 		due  time.Time
@@ -112,7 +117,7 @@ func relay(device *os.File, delay time.Duration) error {
 	go func() {
 		for p := range held {
 			time.Sleep(time.Until(p.due))
-			_, _ = device.Write(p.data) // one that the kernel does not want is lost, as anywhere
+			_, _ = device.Write(p.data) // a packet that the kernel refuses is dropped
 		}
 	}()
 	buffer := make([]byte, 1<<16)

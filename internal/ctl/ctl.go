@@ -76,9 +76,10 @@ type Controller[R client.Object, In any] struct {
 	// are deleted with the root by Kubernetes, if the cache does not show them yet.
 	Unreferenced []client.Object
 	// EndsWithNamespace holds the kinds of Owns whose objects are deleted, and the finalizer with them,
-	// as soon as the root's namespace is being deleted; nil = the root waits until it is deleted
+	// as soon as the root's namespace is being deleted; Watches must then map Namespaces. An empty list
+	// deletes nothing, but the root is not planned any more. nil = the root waits until it is deleted
 	// itself. Kubernetes deletes the objects of a namespace after 5 s, nothing but pods while there are
-	// any, and 5 s later again what a finalizer held. Watches must map Namespaces.
+	// any, and 5 s later again what a finalizer held.
 	EndsWithNamespace []client.Object
 	// Quiet writes no conditions, and no events about waiting: another controller of the same root
 	// writes them.

@@ -90,7 +90,7 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 		s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: host(a)})
 	}
 	s.Forwards, s.Neighbors = slices.Grow(s.Forwards, len(others)), slices.Grow(s.Neighbors, len(others))
-	s.Routes = slices.Grow(s.Routes, 3*len(others)) // to most: its own, and those of two ranges
+	s.Routes = slices.Grow(s.Routes, 3*len(others)) // most members have one to themselves and one to each of two ranges
 	for _, m := range others {
 		s.lead(m, six)
 	}

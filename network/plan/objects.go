@@ -183,7 +183,8 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	return in, len(in.Gateways) == 0 || in.Self.ready()
 }
 
-// undeleted yields the objects that are not being deleted. There may be thousands, so it copies none.
+// undeleted yields the objects that are not being deleted. It does not copy them, because there may be
+// thousands.
 func undeleted[T any, P interface {
 	*T
 	metav1.Object

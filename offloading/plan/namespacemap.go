@@ -25,7 +25,7 @@ type NamespaceMapInput struct {
 	ClusterID string
 	// Namespace is any namespace; only a tenant namespace gets a map.
 	Namespace corev1.Namespace
-	// VirtualNodes are those in the namespace, but not Drained ones.
+	// VirtualNodes holds the virtual nodes in the namespace, without those that are Drained.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	// Nodes are the Nodes of virtual nodes by name, with labels of users. While a Node is missing,
 	// its former labels count, so that deleting a Node deletes nothing at the provider.

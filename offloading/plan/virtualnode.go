@@ -299,8 +299,8 @@ func dismantle(in VirtualNodeInput) desired.Plan {
 	return p
 }
 
-// Drained reports whether a virtual node is being deleted and only its virtual kubelet has yet to end:
-// it needs no remote namespaces any more.
+// Drained reports whether a virtual node is being deleted and its pods have ended. Its virtual kubelet
+// may still run, but needs no remote namespaces any more.
 func Drained(v offloadingv1beta1.VirtualNode) bool {
 	return v.DeletionTimestamp != nil && slices.ContainsFunc(v.Status.Conditions,
 		func(c offloadingv1beta1.VirtualNodeCondition) bool {

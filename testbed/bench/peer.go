@@ -40,8 +40,8 @@ type phaseTime struct {
 	seconds float64
 }
 
-// measurePeer peers, takes it back, and peers again. What the first taking back takes is not judged: Kubernetes' garbage
-// collector, which deletes what owners leave, looks every 30 s for kinds as new as ours are then.
+// measurePeer peers, unpeers, and peers again. The first unpeer has no target: Kubernetes' garbage collector deletes
+// owned objects, but learns new kinds every 30 s only, and ours have just been installed.
 func measurePeer(ctx context.Context, b *bed) error {
 	if peered, err := b.nodeReady(ctx, b.milan); err != nil || peered {
 		if _, unpeered := b.unpeer(ctx, ""); err != nil || unpeered != nil {

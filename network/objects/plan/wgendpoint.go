@@ -18,8 +18,9 @@ import (
 // furtherEntries is the number of nodes whose addresses a server announces besides its own node's.
 const furtherEntries = 2
 
-// entryNode returns the name of the active pod's node, or of the one on which the youngest pod starts:
-// clients start meanwhile, and dial every second until the server answers. Empty if there is none.
+// entryNode returns the name of the active pod's node. Without an active pod, it returns the node of
+// the youngest scheduled pod, so that clients start while that pod starts; they dial every second until
+// the server answers. It returns "" if no pod has a node.
 func (in WgServerInput) entryNode(active *netv1beta1.InternalGatewayEndpoint) string {
 	if active != nil {
 		return active.Node
