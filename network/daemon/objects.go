@@ -6,14 +6,15 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,12 +93,15 @@ type Source interface {
 	complete() bool
 }
 
-// Objects is the cache of the objects of one kind. Callers must not modify the objects they get.
+// Objects is the cache of the objects of one kind. Callers must not modify what they get, neither
+// objects nor lists.
 type Objects[T any] struct {
 	list     cache.ListerWatcher
 	resource string
-	store    cache.Store // of *T
-	listed   atomic.Bool
+	// all holds the objects, ordered by namespace and name. Each change makes a new list, so that readers
+	// need no copy: there may be thousands of objects.
+	all    atomic.Pointer[[]*T]
+	listed atomic.Bool
 	// changed is called after each change; run sets it.
 	changed func()
 }
@@ -117,39 +121,39 @@ func Watch[T any](client rest.Interface, resource string, selection Selection) *
 			o.LabelSelector = selection.Labels
 		}),
 		resource: resource,
-		store:    cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(withoutManagedFields)),
 	}
-}
-
-// withoutManagedFields removes the managed fields of an object, which are most of its bytes.
-func withoutManagedFields(obj any) (any, error) {
-	m, err := meta.Accessor(obj)
-	if err == nil {
-		m.SetManagedFields(nil)
-	}
-	return obj, err
 }
 
 // List returns the objects, ordered by namespace and name.
-func (o *Objects[T]) List() []T {
-	keys := o.store.ListKeys()
-	slices.Sort(keys)
-	out := make([]T, 0, len(keys))
-	for _, key := range keys {
-		if object, exists, err := o.store.GetByKey(key); exists && err == nil { // it may be gone since
-			out = append(out, *object.(*T))
-		}
+func (o *Objects[T]) List() []*T {
+	if all := o.all.Load(); all != nil {
+		return *all
 	}
-	return out
+	return nil
 }
 
 // Get returns an object; nil = there is none.
 func (o *Objects[T]) Get(namespace, name string) *T {
-	obj, exists, err := o.store.GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
-	if !exists || err != nil {
-		return nil
+	all := o.List()
+	if i, found := find(all, cache.ObjectName{Namespace: namespace, Name: name}); found {
+		return all[i]
 	}
-	return obj.(*T)
+	return nil
+}
+
+// find returns where in a list an object is, or would be.
+func find[T any](list []*T, name cache.ObjectName) (at int, found bool) {
+	return slices.BinarySearchFunc(list, name, func(x *T, n cache.ObjectName) int { return compare(nameOf(x), n) })
+}
+
+// nameOf returns the name of an API object.
+func nameOf(obj any) cache.ObjectName {
+	m := obj.(metav1.Object)
+	return cache.ObjectName{Namespace: m.GetNamespace(), Name: m.GetName()}
+}
+
+func compare(a, b cache.ObjectName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // Keep keeps a cache that is no source of a daemon current until the context ends. It calls changed
@@ -166,29 +170,47 @@ func (o *Objects[T]) run(ctx context.Context, changed func()) {
 func (o *Objects[T]) complete() bool { return o.listed.Load() }
 
 // Add implements cache.ReflectorStore.
-func (o *Objects[T]) Add(obj any) error { return o.announce(o.store.Add(obj)) }
+func (o *Objects[T]) Add(obj any) error { return o.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (o *Objects[T]) Update(obj any) error { return o.announce(o.store.Update(obj)) }
+func (o *Objects[T]) Update(obj any) error { return o.replace(obj, slim[T](obj)) }
 
 // Delete implements cache.ReflectorStore.
-func (o *Objects[T]) Delete(obj any) error { return o.announce(o.store.Delete(obj)) }
+func (o *Objects[T]) Delete(obj any) error { return o.replace(obj) }
 
-// Replace implements cache.ReflectorStore: it takes the whole list.
-func (o *Objects[T]) Replace(list []any, version string) error {
-	err := o.store.Replace(list, version)
-	if err == nil {
-		o.listed.Store(true)
+// replace puts objects in the place of the one that has the name of obj.
+func (o *Objects[T]) replace(obj any, by ...*T) error {
+	all := o.List()
+	from, found := find(all, nameOf(obj))
+	to := from
+	if found {
+		to++
 	}
-	return o.announce(err)
+	return o.set(slices.Concat(all[:from], by, all[to:]))
 }
 
-// announce calls changed after a change that was made without an error.
-func (o *Objects[T]) announce(err error) error {
-	if err == nil {
-		o.changed()
+// Replace implements cache.ReflectorStore: it takes the whole list.
+func (o *Objects[T]) Replace(list []any, _ string) error {
+	all := make([]*T, len(list))
+	for i, obj := range list {
+		all[i] = slim[T](obj)
 	}
-	return err
+	slices.SortFunc(all, func(a, b *T) int { return compare(nameOf(a), nameOf(b)) })
+	o.listed.Store(true)
+	return o.set(all)
+}
+
+// slim removes the managed fields of an object, which are most of its bytes.
+func slim[T any](obj any) *T {
+	obj.(metav1.Object).SetManagedFields(nil)
+	return obj.(*T)
+}
+
+// set makes a list the objects, and announces the change.
+func (o *Objects[T]) set(all []*T) error {
+	o.all.Store(&all)
+	o.changed()
+	return nil
 }
 
 // Resync implements cache.ReflectorStore. It does nothing, because a daemon reconciles everything

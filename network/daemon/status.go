@@ -63,7 +63,7 @@ type HostStatus struct {
 }
 
 // FabricStatus returns the HostStatus of an InternalFabric.
-func FabricStatus(f netv1beta1.InternalFabric) HostStatus {
+func FabricStatus(f *netv1beta1.InternalFabric) HostStatus {
 	ref := Reference{"InternalFabric", "internalfabrics", f.Namespace, f.Name}
 	return HostStatus{Reference: ref, conditions: f.Status.Conditions}
 }

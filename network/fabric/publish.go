@@ -16,7 +16,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
@@ -33,9 +32,8 @@ func (f *fabric) publish(ctx context.Context, client rest.Interface) {
 // writeAddresses writes the addresses this node depends on into its InternalNode if they have
 // changed. Other clusters do not read InternalNodes.
 func (f *fabric) writeAddresses(ctx context.Context, client rest.Interface) error {
-	nodes := f.nodes.List()
-	i := slices.IndexFunc(nodes, func(n netv1beta1.InternalNode) bool { return n.Name == f.NodeName })
-	if i < 0 || nodes[i].Status.NodeIP.Remote == "" {
+	own := f.nodes.Get("", f.NodeName)
+	if own == nil || own.Status.NodeIP.Remote == "" {
 		return nil // the controller has not written the rest of the status yet, which is required
 	}
 	var found []netip.Prefix
@@ -49,7 +47,7 @@ func (f *fabric) writeAddresses(ctx context.Context, client rest.Interface) erro
 		return fmt.Errorf("read DNS servers: %w", err)
 	}
 	addresses := plan.LocalAddresses(found, string(dns))
-	if slices.Equal(addresses, nodes[i].Status.LocalAddresses) {
+	if slices.Equal(addresses, own.Status.LocalAddresses) {
 		return nil
 	}
 	node := daemon.Reference{Kind: "InternalNode", Resource: "internalnodes", Name: f.NodeName}

@@ -258,7 +258,7 @@ func (g *gateway) publish(s plan.State, complete bool) {
 // observed returns what the API objects say about the tunnel.
 func (g *gateway) observed() plan.Objects {
 	o := plan.Objects{Complete: g.Complete()} // read first
-	keys := slices.DeleteFunc(g.keys.List(), func(k netv1beta1.PublicKey) bool {
+	keys := slices.DeleteFunc(slices.Clone(g.keys.List()), func(k *netv1beta1.PublicKey) bool {
 		return k.Labels[api.LabelGatewayResource] != api.True
 	})
 	o.PeerKey = kernel.PeerKey(keys)

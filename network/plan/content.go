@@ -46,8 +46,8 @@ const (
 )
 
 // Contents returns the content of all objects whose labels select the host.
-func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
-	routings []netv1beta1.RouteConfiguration) []Content {
+func (h Host) Contents(firewalls []*netv1beta1.FirewallConfiguration,
+	routings []*netv1beta1.RouteConfiguration) []Content {
 	var out []Content
 	for _, f := range selected(firewalls, func(f *netv1beta1.FirewallConfiguration) bool {
 		return h.matches(f.Labels[api.LabelFirewallCategory], f.Labels[api.LabelFirewallSubcategory],
@@ -62,11 +62,8 @@ func (h Host) Contents(firewalls []netv1beta1.FirewallConfiguration,
 }
 
 // selected returns the selected objects that are not being deleted.
-func selected[T any, P interface {
-	*T
-	metav1.Object
-}](list []T, is func(*T) bool) []T {
-	return slices.DeleteFunc(copied(undeleted[T, P](list)), func(x T) bool { return !is(&x) })
+func selected[P metav1.Object](list []P, is func(P) bool) []P {
+	return slices.DeleteFunc(undeleted(list), func(x P) bool { return !is(x) })
 }
 
 // matches reports whether labels select the host. Subcategories formerly distinguished processes of one

@@ -32,7 +32,7 @@ func (t *ruleset) failed(format string, args ...any) {
 }
 
 // firewall writes the table of a FirewallConfiguration.
-func firewall(f netv1beta1.FirewallConfiguration) Content {
+func firewall(f *netv1beta1.FirewallConfiguration) Content {
 	c := Content{Resource: Firewalls, Namespace: f.Namespace, Name: f.Name}
 	families := map[netv1beta1.FirewallFamily]string{
 		netv1beta1.FamilyINET: "inet", netv1beta1.FamilyIPV4: "ip", netv1beta1.FamilyIPV6: "ip6",

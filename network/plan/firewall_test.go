@@ -33,7 +33,7 @@ func FuzzUsersRules(f *testing.F) {
 		nat.Rules.NATRules = []netv1beta1.NATRule{{Name: name, Match: match[:1], NATType: netv1beta1.NATTypeDNAT, To: to}}
 		x := netv1beta1.FirewallConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}
 		x.Spec.Table = netv1beta1.FirewallTable{Family: netv1beta1.FamilyINET, Chains: []netv1beta1.FirewallChain{filter, nat}}
-		c := firewall(x)
+		c := firewall(&x)
 		rules := 0
 		for _, l := range strings.Split(c.Tables[0].Text, "\n") {
 			if !line.MatchString(l) {

@@ -140,7 +140,7 @@ func GatewayState(in GatewayStateInput) State {
 
 // members returns the nodes and gateways at the other ends of the overlay.
 func (in GatewayStateInput) members() []Member {
-	return distinct(slices.Concat(in.Nodes, in.Gateways), in.Self, in.localRanges())
+	return distinct(in.Self, in.localRanges(), in.Nodes, in.Gateways)
 }
 
 // targetNode returns the node that routes to targets outside the pods: the gateway's own node, else the

@@ -90,7 +90,8 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 		s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: host(a)})
 	}
 	s.Forwards, s.Neighbors = slices.Grow(s.Forwards, len(others)), slices.Grow(s.Neighbors, len(others))
-	s.Routes = slices.Grow(s.Routes, 3*len(others)) // most members have one to themselves and one to each of two ranges
+	// Most members have one to themselves and one to each of two ranges, and callers add some.
+	s.Routes = slices.Grow(s.Routes, 3*len(others)+16)
 	for _, m := range others {
 		s.lead(m, six)
 	}
@@ -101,30 +102,42 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 // is taken is left out, and so are CIDRs that are taken by another member or by the caller: each
 // can have one route only. Members with an outer address of the other family are left out too. The
 // device cannot reach them, and the kernel would refuse their entry with all that follow.
-func distinct(members []Member, self Member, taken []netip.Prefix) []Member {
-	order := func(a, b Member) int {
+func distinct(self Member, taken []netip.Prefix, lists ...[]Member) []Member {
+	var sorted []*Member // Members are large, and there may be thousands
+	ranges := 0
+	for _, list := range lists {
+		sorted = slices.Grow(sorted, len(list))
+		for i := range list {
+			sorted, ranges = append(sorted, &list[i]), ranges+len(list[i].CIDRs)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b *Member) int {
 		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
+	})
+	known := make(map[netip.Prefix]struct{}, 1+len(taken)+len(sorted)+ranges)
+	add := func(p netip.Prefix) (isNew bool) {
+		before := len(known)
+		known[p] = struct{}{}
+		return len(known) > before
 	}
-	known := make(map[netip.Prefix]bool, 3*len(members))
-	known[host(self.Overlay)] = true
+	add(host(self.Overlay))
 	for _, p := range taken {
-		known[p] = true
+		add(p)
 	}
-	add := func(p netip.Prefix) (twice bool) {
-		twice = known[p]
-		known[p] = true
-		return twice
-	}
-	out := make([]Member, 0, len(members))
-	sorted := slices.Clone(members)
-	slices.SortFunc(sorted, order)
+	out, kept := make([]Member, 0, len(sorted)), make([]netip.Prefix, 0, ranges)
 	for _, m := range sorted {
 		otherFamily := m.hasOuter() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
-		if !m.ready() || otherFamily || add(host(m.Overlay)) {
+		if !m.ready() || otherFamily || !add(host(m.Overlay)) {
 			continue
 		}
-		m.CIDRs = slices.DeleteFunc(slices.Clone(m.CIDRs), add)
-		out = append(out, m)
+		from := len(kept)
+		for _, p := range m.CIDRs {
+			if add(p) {
+				kept = append(kept, p)
+			}
+		}
+		out = append(out, *m)
+		out[len(out)-1].CIDRs = kept[from:]
 	}
 	return out
 }

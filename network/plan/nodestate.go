@@ -51,7 +51,7 @@ func NodeState(in NodeStateInput) State {
 		return State{}
 	}
 	excepted := in.excepted()
-	s := joinOverlay(in.Self, distinct(in.Gateways, in.Self, excepted), in.Under, in.Port)
+	s := joinOverlay(in.Self, distinct(in.Self, excepted, in.Gateways), in.Under, in.Port)
 	if len(s.Overlays) == 0 {
 		return State{}
 	}

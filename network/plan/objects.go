@@ -6,7 +6,6 @@ package plan
 import (
 	"cmp"
 	"encoding/base64"
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,18 +30,18 @@ type GatewayObjects struct {
 	Peer string
 	// Configurations are the peer's, in the gateway's namespace. The oldest is used, as in the
 	// controllers. Those with a status come first, because controllers grant ranges to one only.
-	Configurations []netv1beta1.Configuration
+	Configurations []*netv1beta1.Configuration
 	// Fabrics, Nodes and IPs hold all objects of the cluster.
-	Fabrics []netv1beta1.InternalFabric
-	Nodes   []netv1beta1.InternalNode
-	IPs     []ipamv1alpha1.IP
+	Fabrics []*netv1beta1.InternalFabric
+	Nodes   []*netv1beta1.InternalNode
+	IPs     []*ipamv1alpha1.IP
 }
 
 // Input adds the contents of the objects to the input that the process provides: the addresses of
 // its pod and of the tunnel, its own key and the peer's endpoint.
 func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 	in.Gateways = slices.Grow(in.Gateways, len(o.Fabrics))
-	for f := range undeleted(o.Fabrics) {
+	for _, f := range undeleted(o.Fabrics) {
 		if f.Namespace == o.Gateway.Namespace && f.Name == o.Gateway.Name {
 			in.Self.Overlay = parseAddr(f.Spec.Interface.Gateway.IP)
 			continue
@@ -50,7 +49,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		in.Gateways = append(in.Gateways, gatewayMember(f))
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for n := range undeleted(o.Nodes) {
+	for _, n := range undeleted(o.Nodes) {
 		outer := n.Status.NodeIP.Remote
 		if n.Name == in.Node && n.Status.NodeIP.Local != "" {
 			outer = n.Status.NodeIP.Local
@@ -61,7 +60,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 		})
 		in.Protected = append(in.Protected, parseAddrs(n.Spec.ProtectedIPs...)...)
 	}
-	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip ipamv1alpha1.IP) bool {
+	in.Exposed = exposedBy(slices.DeleteFunc(slices.Clone(o.IPs), func(ip *ipamv1alpha1.IP) bool {
 		peers, limited := ip.Annotations[api.AnnotationPeers]
 		return limited && !slices.Contains(strings.Split(peers, ","), o.Peer)
 	}))
@@ -76,8 +75,8 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 
 // PeerKey returns the public key of the peer's gateway in base64; "" = there is none. The oldest
 // PublicKey is used, as in the controllers.
-func PeerKey(all []netv1beta1.PublicKey) string {
-	if k := api.Oldest(copied(undeleted(all))); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+func PeerKey(all []*netv1beta1.PublicKey) string {
+	if k := oldest(undeleted(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		return base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return ""
@@ -85,11 +84,11 @@ func PeerKey(all []netv1beta1.PublicKey) string {
 
 // configuration returns the Configuration that is used; nil = there is none.
 func (o GatewayObjects) configuration() *netv1beta1.Configuration {
-	all := copied(undeleted(o.Configurations))
-	granted := slices.DeleteFunc(slices.Clone(all), func(c netv1beta1.Configuration) bool {
+	all := undeleted(o.Configurations)
+	granted := slices.DeleteFunc(slices.Clone(all), func(c *netv1beta1.Configuration) bool {
 		return c.Status.Remote == nil
 	})
-	return cmp.Or(api.Oldest(granted), api.Oldest(all))
+	return cmp.Or(oldest(granted), oldest(all))
 }
 
 func gatewayMember(f *netv1beta1.InternalFabric) Member {
@@ -104,29 +103,37 @@ func gatewayMember(f *netv1beta1.InternalFabric) Member {
 // and nodes, and further ones. A CNI may masquerade frames behind any address the node has on the
 // route. While the fabric of some node has not published its addresses, the result is empty, which
 // means any source. Such a fabric has a former version, or its node has just joined.
-func frameSources(fabrics []netv1beta1.InternalFabric, nodes []netv1beta1.InternalNode,
+func frameSources(fabrics []*netv1beta1.InternalFabric, nodes []*netv1beta1.InternalNode,
 	further []netip.Prefix) []netip.Prefix {
-	texts := make([]string, 0, len(fabrics))
-	for f := range undeleted(fabrics) {
-		texts = append(append(texts, f.Spec.GatewayIP), f.Spec.StandbyIPs...)
+	sources := slices.Grow(slices.Clone(further), len(fabrics))
+	add := func(text string) {
+		if a := parseAddr(text); a.IsValid() && !a.IsUnspecified() {
+			sources = append(sources, host(a))
+		}
 	}
-	for n := range undeleted(nodes) {
-		texts = append(texts, n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
+	for _, f := range undeleted(fabrics) {
+		add(f.Spec.GatewayIP)
+		for _, ip := range f.Spec.StandbyIPs {
+			add(ip)
+		}
+	}
+	for _, n := range undeleted(nodes) {
 		if len(n.Status.LocalAddresses) == 0 {
 			return nil
 		}
+		add(n.Status.NodeIP.Local)
+		add(n.Status.NodeIP.Remote)
 		for _, text := range n.Status.LocalAddresses {
 			address, _, _ := strings.Cut(text, "/")
-			texts = append(texts, address)
+			add(address)
 		}
 	}
-	sources := slices.DeleteFunc(parseAddrs(texts...), netip.Addr.IsUnspecified)
-	return append(slices.Clone(further), hosts(sources)...)
+	return sources
 }
 
-func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
+func exposedBy(ips []*ipamv1alpha1.IP) []Exposed {
 	var out []Exposed
-	for ip := range undeleted(ips) {
+	for _, ip := range undeleted(ips) {
 		e := Exposed{External: parseAddr(ip.Status.IP), Target: parseAddr(ip.Spec.IP), Masquerade: ip.Spec.Masquerade}
 		if e.External.IsValid() && e.Target.IsValid() {
 			out = append(out, e)
@@ -139,16 +146,16 @@ func exposedBy(ips []ipamv1alpha1.IP) []Exposed {
 type NodeObjects struct {
 	// Node is the name of this node.
 	Node    string
-	Fabrics []netv1beta1.InternalFabric
-	Nodes   []netv1beta1.InternalNode
-	IPs     []ipamv1alpha1.IP
+	Fabrics []*netv1beta1.InternalFabric
+	Nodes   []*netv1beta1.InternalNode
+	IPs     []*ipamv1alpha1.IP
 }
 
 // Input adds the contents of the objects to the input that the process provides. It is not ready
 // while there are gateways but the node has no address in the overlay yet.
 func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	in.Gateways = slices.Grow(in.Gateways, len(o.Fabrics))
-	for f := range undeleted(o.Fabrics) {
+	for _, f := range undeleted(o.Fabrics) {
 		g := gatewayMember(f)
 		in.Gateways = append(in.Gateways, g)
 		for _, ip := range f.Spec.StandbyIPs {
@@ -156,7 +163,7 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 		}
 	}
 	in.Sources = frameSources(o.Fabrics, o.Nodes, in.Sources)
-	for n := range undeleted(o.Nodes) {
+	for _, n := range undeleted(o.Nodes) {
 		outer := parseAddrs(n.Status.NodeIP.Local, n.Status.NodeIP.Remote)
 		in.Nodes, in.Local = append(in.Nodes, outer...), append(in.Local, outer...)
 		for _, text := range n.Status.LocalAddresses {
@@ -183,26 +190,20 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 	return in, len(in.Gateways) == 0 || in.Self.ready()
 }
 
-// undeleted yields the objects that are not being deleted. It does not copy them, because there may be
-// thousands.
-func undeleted[T any, P interface {
-	*T
-	metav1.Object
-}](list []T) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for i := range list {
-			if x := &list[i]; P(x).GetDeletionTimestamp() == nil && !yield(x) {
-				return
-			}
-		}
-	}
+// undeleted returns the objects that are not being deleted.
+func undeleted[P metav1.Object](list []P) []P {
+	return slices.DeleteFunc(slices.Clone(list), func(x P) bool { return x.GetDeletionTimestamp() != nil })
 }
 
-// copied returns the objects of a sequence.
-func copied[T any](sequence iter.Seq[*T]) []T {
-	var out []T
-	for x := range sequence {
-		out = append(out, *x)
+// oldest returns the oldest object, as api.Oldest; nil = there is none.
+func oldest[T any, P interface {
+	*T
+	metav1.Object
+}](list []P) (out P) {
+	for _, x := range list {
+		if out == nil || api.Older(x, out) {
+			out = x
+		}
 	}
 	return out
 }

@@ -103,11 +103,11 @@ func TestMovesChangeNoRuleOfNodes(t *testing.T) {
 // addresses. They are accepted from anywhere while a node has published nothing.
 func TestFrameSources(t *testing.T) {
 	t.Parallel()
-	fabrics := []netv1beta1.InternalFabric{{Spec: netv1beta1.InternalFabricSpec{GatewayIP: "10.10.1.7", StandbyIPs: []string{"10.10.2.7"}}}, {Spec: netv1beta1.InternalFabricSpec{GatewayIP: "0.0.0.0"}}}
-	node := func(ip string, local ...string) netv1beta1.InternalNode {
-		return netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{NodeIP: netv1beta1.NodeIP{Remote: ip}, LocalAddresses: local}}
+	fabrics := []*netv1beta1.InternalFabric{{Spec: netv1beta1.InternalFabricSpec{GatewayIP: "10.10.1.7", StandbyIPs: []string{"10.10.2.7"}}}, {Spec: netv1beta1.InternalFabricSpec{GatewayIP: "0.0.0.0"}}}
+	node := func(ip string, local ...string) *netv1beta1.InternalNode {
+		return &netv1beta1.InternalNode{Status: netv1beta1.InternalNodeStatus{NodeIP: netv1beta1.NodeIP{Remote: ip}, LocalAddresses: local}}
 	}
-	published := []netv1beta1.InternalNode{node("172.31.10.11", "172.31.10.11/24", "10.10.1.0/32"), node("172.31.10.12", "172.31.10.12/24")}
+	published := []*netv1beta1.InternalNode{node("172.31.10.11", "172.31.10.11/24", "10.10.1.0/32"), node("172.31.10.12", "172.31.10.12/24")}
 	further := netv1beta1.ParseRanges("192.0.2.0/24")
 	want := netv1beta1.ParseRanges("192.0.2.0/24", "10.10.1.7/32", "10.10.2.7/32", "172.31.10.11/32", "172.31.10.11/32",
 		"10.10.1.0/32", "172.31.10.12/32", "172.31.10.12/32")

@@ -35,8 +35,8 @@ func IsOwnTable(number int) bool { return number >= RouteTable && number < Route
 
 // routingTables assigns each RouteConfiguration a routing table. The number derives from its name, so
 // that it stays the same; if two collide, the second one gets the next free number.
-func routingTables(list []netv1beta1.RouteConfiguration) []Content {
-	slices.SortFunc(list, func(a, b netv1beta1.RouteConfiguration) int {
+func routingTables(list []*netv1beta1.RouteConfiguration) []Content {
+	slices.SortFunc(list, func(a, b *netv1beta1.RouteConfiguration) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var out []Content
@@ -55,7 +55,7 @@ func routingTables(list []netv1beta1.RouteConfiguration) []Content {
 }
 
 // routing plans the table of a RouteConfiguration.
-func routing(r netv1beta1.RouteConfiguration, table int) Content {
+func routing(r *netv1beta1.RouteConfiguration, table int) Content {
 	c := Content{Resource: Routings, Namespace: r.Namespace, Name: r.Name}
 	if r.Spec.Table == nil {
 		return c

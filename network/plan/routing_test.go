@@ -36,7 +36,7 @@ func FuzzRoutes(f *testing.F) {
 			{Src: from, Dst: to, Iif: in, Oif: dev, Fwmark: mark, Priority: priority, Routes: []netv1beta1.Route{route, other}},
 			{Fwmark: priority, Priority: mark, Routes: []netv1beta1.Route{route}},
 		}
-		list := make([]netv1beta1.RouteConfiguration, 2)
+		list := []*netv1beta1.RouteConfiguration{{}, {}}
 		for i, name := range []string{"x", name} {
 			list[i].ObjectMeta, list[i].Spec.Table = metav1.ObjectMeta{Namespace: "ns", Name: name}, &netv1beta1.RouteTable{Rules: asked}
 		}

@@ -89,12 +89,12 @@ func stateOf(p process, world []runtime.Object) (State, []Content) {
 	if p.Role == "gateway" {
 		host.Names = []string{"milan"}
 	}
-	contents := host.Contents(of[netv1beta1.FirewallConfiguration](world), of[netv1beta1.RouteConfiguration](world))
+	contents := host.Contents(of[*netv1beta1.FirewallConfiguration](world), of[*netv1beta1.RouteConfiguration](world))
 	return ownState(p, world, contents).With(contents), contents
 }
 
 func ownState(p process, world []runtime.Object, contents []Content) State {
-	fabrics, nodes, ips := of[netv1beta1.InternalFabric](world), of[netv1beta1.InternalNode](world), of[ipamv1alpha1.IP](world)
+	fabrics, nodes, ips := of[*netv1beta1.InternalFabric](world), of[*netv1beta1.InternalNode](world), of[*ipamv1alpha1.IP](world)
 	under := Underlay{Device: "eth0", MTU: p.MTU}
 	if p.Role == "fabric" {
 		in, ready := NodeObjects{Node: p.Node, Fabrics: fabrics, Nodes: nodes, IPs: ips}.Input(NodeStateInput{Under: under, Port: 6091, PodDevices: p.PodDevices, Masquerade: p.Masquerade})
@@ -108,7 +108,7 @@ func ownState(p process, world []runtime.Object, contents []Content) State {
 	}
 	own, peer := TunnelAddresses(p.Server)
 	in := GatewayStateInput{Self: Member{Outer: p.Pod}, Node: p.Node, Under: under, Port: 6091, Tunnel: TunnelInput{
-		Address: own, PeerAddress: peer, MTU: 1340, Passes: p.Passes, PublicKey: "own", PeerKey: PeerKey(of[netv1beta1.PublicKey](world)), Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
+		Address: own, PeerAddress: peer, MTU: 1340, Passes: p.Passes, PublicKey: "own", PeerKey: PeerKey(of[*netv1beta1.PublicKey](world)), Endpoint: p.Endpoint, TCP: p.TCP, Listen: p.Listen, Silent: p.Silent,
 	}}
 	if p.Server {
 		in.Tunnel.ListenPort = 51840
@@ -117,7 +117,7 @@ func ownState(p process, world []runtime.Object, contents []Content) State {
 	return GatewayState(GatewayObjects{
 		Gateway:        types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "milan"},
 		Peer:           "milan",
-		Configurations: of[netv1beta1.Configuration](world),
+		Configurations: of[*netv1beta1.Configuration](world),
 		Fabrics:        fabrics, Nodes: nodes, IPs: ips,
 	}.Input(in))
 }
@@ -154,11 +154,11 @@ func section(t *testing.T, s *story.Story, name string) []runtime.Object {
 }
 
 // of returns the objects of one type.
-func of[T any](all []runtime.Object) []T {
-	var list []T
+func of[P runtime.Object](all []runtime.Object) []P {
+	var list []P
 	for _, obj := range all {
-		if v, ok := any(obj).(*T); ok {
-			list = append(list, *v)
+		if v, ok := obj.(P); ok {
+			list = append(list, v)
 		}
 	}
 	return list

@@ -114,7 +114,7 @@ type Ranges []netip.Prefix
 
 // ParseRanges parses CIDRs. It leaves out text that is no CIDR, which the API server refuses.
 func ParseRanges(cidrs ...string) Ranges {
-	var out Ranges
+	out := slices.Grow(Ranges(nil), len(cidrs))
 	for _, text := range cidrs {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			out = append(out, p.Masked())
