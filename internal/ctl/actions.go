@@ -26,7 +26,7 @@ const evictions = 10
 
 // carryOut carries out actions in their order, evictions concurrently. If one fails, the others are
 // carried out all the same.
-func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Action) error {
+func (l *loop) carryOut(ctx context.Context, root client.Object, actions []desired.Action) error {
 	errs, slots := make([]error, len(actions)), make(chan struct{}, evictions)
 	var running sync.WaitGroup
 	for i, a := range actions {
@@ -45,7 +45,7 @@ func (l *loop[R, In]) carryOut(ctx context.Context, root R, actions []desired.Ac
 }
 
 // carryOutOne carries out an action, and records its event if that changed anything.
-func (l *loop[R, In]) carryOutOne(ctx context.Context, root R, a desired.Action) error {
+func (l *loop) carryOutOne(ctx context.Context, root client.Object, a desired.Action) error {
 	changed, err := l.request(ctx, root, a)
 	if e := a.Event; changed && e.Reason != "" {
 		level := cmp.Or(e.Type, corev1.EventTypeNormal)
@@ -56,7 +56,7 @@ func (l *loop[R, In]) carryOutOne(ctx context.Context, root R, a desired.Action)
 
 // request carries out one action, and reports whether that changed anything. A missing object is no
 // error: its event starts another reconciliation.
-func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (changed bool, err error) {
+func (l *loop) request(ctx context.Context, root client.Object, a desired.Action) (changed bool, err error) {
 	c, at := l.client, "here"
 	if a.Peer {
 		there, err := l.Peer(root)
@@ -84,7 +84,7 @@ func (l *loop[R, In]) request(ctx context.Context, root R, a desired.Action) (ch
 }
 
 // send makes the request of an action, and reports whether there was anything to change.
-func (l *loop[R, In]) send(
+func (l *loop) send(
 	ctx context.Context, c client.Client, a desired.Action, obj client.Object,
 ) (changed bool, err error) {
 	owner := client.FieldOwner("liqo/" + l.Name)
@@ -146,7 +146,7 @@ func difference(a desired.Action) (client.Patch, error) {
 }
 
 // delete deletes an object if it still has the observed UID, and reports whether it existed.
-func (l *loop[R, In]) delete(ctx context.Context, obj client.Object, grace *int64) (deleted bool, err error) {
+func (l *loop) delete(ctx context.Context, obj client.Object, grace *int64) (deleted bool, err error) {
 	if obj.GetDeletionTimestamp() != nil && grace == nil {
 		return false, nil
 	}

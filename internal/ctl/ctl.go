@@ -178,8 +178,36 @@ type MapFunc func(ctx context.Context, r client.Reader, obj client.Object) []rec
 
 // Register adds the controller to mgr.
 func (c Controller[R, In]) Register(mgr manager.Manager) error {
-	l := &loop[R, In]{
+	root := reflect.New(reflect.TypeFor[R]().Elem()).Interface().(R)
+	return register(c.untyped(), root, mgr)
+}
+
+// untyped returns the controller for roots and inputs of any type, so that one loop serves all controllers:
+// one compiled for each was 1.5 MB of the program.
+func (c Controller[R, In]) untyped() Controller[client.Object, any] {
+	out := Controller[client.Object, any]{
+		Name: c.Name, Owns: c.Owns, Creates: c.Creates, Watches: c.Watches, Absent: c.Absent, Deleting: c.Deleting,
+		Finalizer: c.Finalizer, Unreferenced: c.Unreferenced, EndsWithNamespace: c.EndsWithNamespace,
+		Quiet: c.Quiet, Workers: c.Workers,
+		Gather: func(ctx context.Context, r Reader, root client.Object) (any, error) {
+			return c.Gather(ctx, r, root.(R))
+		},
+		Plan: func(in any) desired.Plan { return c.Plan(in.(In)) },
+	}
+	if c.Only != nil {
+		out.Only = func(root client.Object) bool { return c.Only(root.(R)) }
+	}
+	if c.Peer != nil {
+		out.Peer = func(root client.Object) (client.Client, error) { return c.Peer(root.(R)) }
+	}
+	return out
+}
+
+// register adds a controller to mgr; root is an empty object of the roots' kind.
+func register(c Controller[client.Object, any], root client.Object, mgr manager.Manager) error {
+	l := &loop{
 		Controller:   c,
+		root:         root,
 		client:       mgr.GetClient(),
 		roots:        mgr.GetClient(),
 		reader:       Reader{Reader: sorted{mgr.GetClient()}, Live: mgr.GetAPIReader(), Self: self(mgr.GetClient())},
@@ -189,7 +217,7 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 		verdicts:     map[types.NamespacedName]desired.Verdict{},
 		refusedSince: map[types.NamespacedName]time.Time{},
 	}
-	watch := c.watchOf(newRoot[R]())
+	watch := l.watchOf(root)
 	if watch.Cache != nil {
 		l.roots = watch.Cache
 	}
@@ -197,15 +225,15 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	options.MaxConcurrentReconciles = max(c.Workers, 1)
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).WithOptions(options)
 	if !c.Absent {
-		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(watch.Cache, mgr.GetCache()), newRoot[R](),
-			&handler.EnqueueRequestForObject{}, c.ofRoots(watch.Relevant)))
+		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(watch.Cache, mgr.GetCache()), l.newRoot(),
+			&handler.EnqueueRequestForObject{}, l.ofRoots(watch.Relevant)))
 	}
 	for _, kind := range c.Owns {
-		if err := (Index{Kind: kind, Field: c.ownerIndex(), Of: c.ownerOf}).Register(mgr); err != nil {
+		if err := (Index{Kind: kind, Field: l.ownerIndex(), Of: l.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(c.rootOf), l.objects.Forget},
-			builder.WithPredicates(relevant(c.watchOf(kind).Relevant)))
+		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(l.rootOf), l.objects.Forget},
+			builder.WithPredicates(relevant(l.watchOf(kind).Relevant)))
 	}
 	for _, w := range c.Watches {
 		if w.Source != nil {
@@ -231,8 +259,8 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 
 // ofRoots passes the events of roots that are relevant. Deletions always pass, so that the loop
 // forgets the root.
-func (c Controller[R, In]) ofRoots(matters Relevant) predicate.Predicate {
-	is := func(obj client.Object) bool { return c.Only == nil || c.Only(obj.(R)) }
+func (l *loop) ofRoots(matters Relevant) predicate.Predicate {
+	is := func(obj client.Object) bool { return l.Only == nil || l.Only(obj) }
 	return relevant(func(before, after client.Object) bool {
 		return after == nil || is(after) && (matters == nil || matters(before, after))
 	})
@@ -240,8 +268,8 @@ func (c Controller[R, In]) ofRoots(matters Relevant) predicate.Predicate {
 
 // watchOf returns the watch that limits events of the kind of roots or of an owned kind; the zero
 // value if none does.
-func (c Controller[R, In]) watchOf(kind client.Object) Watch {
-	for _, w := range c.Watches {
+func (l *loop) watchOf(kind client.Object) Watch {
+	for _, w := range l.Watches {
 		if w.Map == nil && reflect.TypeOf(w.Kind) == reflect.TypeOf(kind) {
 			return w
 		}
@@ -317,19 +345,19 @@ func relevant(matters Relevant) predicate.Predicate {
 
 // ownerIndex names the index of owned objects by the UID of their root. A kind may have thousands
 // of objects.
-func (c Controller[R, In]) ownerIndex() string { return "owner/" + c.Name }
+func (l *loop) ownerIndex() string { return "owner/" + l.Name }
 
-func (c Controller[R, In]) ownerOf(obj client.Object) []string {
+func (l *loop) ownerOf(obj client.Object) []string {
 	owner := obj.GetLabels()[desired.LabelOwner]
-	if owner == "" || obj.GetLabels()[desired.LabelController] != c.Name {
+	if owner == "" || obj.GetLabels()[desired.LabelController] != l.Name {
 		return nil
 	}
 	return []string{owner}
 }
 
 // rootOf maps an owned object to its root.
-func (c Controller[R, In]) rootOf(_ context.Context, obj client.Object) []reconcile.Request {
-	if obj.GetLabels()[desired.LabelController] != c.Name {
+func (l *loop) rootOf(_ context.Context, obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[desired.LabelController] != l.Name {
 		return nil
 	}
 	key, ok := parseKey(obj.GetAnnotations()[desired.AnnotationOwner])

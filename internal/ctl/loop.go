@@ -33,8 +33,10 @@ import (
 )
 
 // loop runs one controller on one cluster.
-type loop[R client.Object, In any] struct {
-	Controller[R, In]
+type loop struct {
+	Controller[client.Object, any]
+	// root is an empty object of the roots' kind.
+	root     client.Object
 	client   client.Client
 	roots    client.Reader // the cache that holds the roots
 	reader   Reader
@@ -53,8 +55,8 @@ type loop[R client.Object, In any] struct {
 }
 
 // Reconcile plans for one root and applies the plan.
-func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	root := newRoot[R]()
+func (l *loop) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	root := l.newRoot()
 	err := l.roots.Get(ctx, req.NamespacedName, root)
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
@@ -95,7 +97,7 @@ func (l *loop[R, In]) Reconcile(ctx context.Context, req reconcile.Request) (rec
 
 // endsWithNamespace reports whether a root is left to the deletion of its namespace. It deletes what
 // delays that, and removes the finalizer; Kubernetes deletes the rest.
-func (l *loop[R, In]) endsWithNamespace(ctx context.Context, root R) (bool, error) {
+func (l *loop) endsWithNamespace(ctx context.Context, root client.Object) (bool, error) {
 	if l.EndsWithNamespace == nil || root.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
@@ -116,7 +118,7 @@ func (l *loop[R, In]) endsWithNamespace(ctx context.Context, root R) (bool, erro
 }
 
 // plansFor reports whether an object is a root to be planned for.
-func (l *loop[R, In]) plansFor(root R, absent bool) bool {
+func (l *loop) plansFor(root client.Object, absent bool) bool {
 	if absent && !l.Absent || l.Only != nil && !l.Only(root) {
 		return false
 	}
@@ -124,7 +126,7 @@ func (l *loop[R, In]) plansFor(root R, absent bool) bool {
 }
 
 // decide adds the finalizer to a root that exists, and plans for it.
-func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.Plan, error) {
+func (l *loop) decide(ctx context.Context, root client.Object, absent bool) (desired.Plan, error) {
 	if l.Finalizer != "" && root.GetDeletionTimestamp() == nil && !absent {
 		if err := l.patchFinalizer(ctx, root, controllerutil.AddFinalizer); err != nil {
 			return desired.Plan{}, err
@@ -139,7 +141,7 @@ func (l *loop[R, In]) decide(ctx context.Context, root R, absent bool) (desired.
 
 // fulfil applies the plan, and removes the finalizer of a deleted root once nothing is left to
 // prune.
-func (l *loop[R, In]) fulfil(ctx context.Context, root R, plan desired.Plan) error {
+func (l *loop) fulfil(ctx context.Context, root client.Object, plan desired.Plan) error {
 	done, err := l.act(ctx, root, plan)
 	if err == nil && done && root.GetDeletionTimestamp() != nil {
 		err = client.IgnoreNotFound(l.patchFinalizer(ctx, root, controllerutil.RemoveFinalizer))
@@ -158,7 +160,7 @@ const (
 )
 
 // accepted forgets that a root was refused, and queues others if it was.
-func (l *loop[R, In]) accepted(req reconcile.Request) {
+func (l *loop) accepted(req reconcile.Request) {
 	for _, other := range l.refused.Accepted(req) {
 		l.queue.Add(other)
 	}
@@ -166,7 +168,7 @@ func (l *loop[R, In]) accepted(req reconcile.Request) {
 
 // refusedFor returns how long the API server has refused the objects of a root; 0 if err is no
 // refusal.
-func (l *loop[R, In]) refusedFor(key types.NamespacedName, err error) time.Duration {
+func (l *loop) refusedFor(key types.NamespacedName, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since, known := l.refusedSince[key]
@@ -195,7 +197,7 @@ func refusal(err error) bool {
 // act applies the plan, and reports whether it is complete and nothing is left to prune. If one
 // object fails, the others are still applied. If one belongs to another owner, those after it are
 // not applied: they may grant it rights, or use it.
-func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool, error) {
+func (l *loop) act(ctx context.Context, root client.Object, plan desired.Plan) (bool, error) {
 	var errs []error
 	if plan.Fill != nil {
 		_, err := l.request(ctx, root, desired.Action{Verb: desired.Merge, Before: root, Object: plan.Fill})
@@ -241,7 +243,7 @@ func (l *loop[R, In]) act(ctx context.Context, root R, plan desired.Plan) (bool,
 
 // apply marks one desired object as the root's and applies it. If that creates it, the plan's
 // events about it are recorded.
-func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, events []desired.Event) error {
+func (l *loop) apply(ctx context.Context, root, obj client.Object, events []desired.Event) error {
 	l.mark(root, obj)
 	live, err := l.live(ctx, obj)
 	if err != nil {
@@ -266,7 +268,7 @@ func (l *loop[R, In]) apply(ctx context.Context, root R, obj client.Object, even
 }
 
 // recordOf records the events about an object of the plan; nil = about its status.
-func (l *loop[R, In]) recordOf(root R, obj client.Object, events []desired.Event) {
+func (l *loop) recordOf(root, obj client.Object, events []desired.Event) {
 	for _, e := range events {
 		if e.Object == obj {
 			l.record(root, obj, cmp.Or(e.Type, corev1.EventTypeNormal), e.Reason, e.Message)
@@ -276,7 +278,7 @@ func (l *loop[R, In]) recordOf(root R, obj client.Object, events []desired.Event
 
 // record records an event on the root. The recorder takes events of one reason about one version of
 // the root for repetitions of the first, unless they are about different objects.
-func (l *loop[R, In]) record(root R, about client.Object, eventType, reason, message string) {
+func (l *loop) record(root, about client.Object, eventType, reason, message string) {
 	l.recorder.Eventf(root, about, eventType, reason, "Reconcile", "%s", message)
 }
 
@@ -294,7 +296,7 @@ const foreignInterval = 10 * time.Second
 // create creates an object. If one exists, there are three cases: it is the root's, and the cache
 // is stale; it was made for a deleted root of that name, and an event follows when it is deleted;
 // or it has another owner.
-func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) error {
+func (l *loop) create(ctx context.Context, root, obj client.Object) error {
 	err := l.objects.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -309,7 +311,7 @@ func (l *loop[R, In]) create(ctx context.Context, root R, obj client.Object) err
 	return l.foreign(obj)
 }
 
-func (l *loop[R, In]) foreign(obj client.Object) error {
+func (l *loop) foreign(obj client.Object) error {
 	return errForeign{l.kind(obj).Kind, client.ObjectKeyFromObject(obj).String()}
 }
 
@@ -321,7 +323,7 @@ func made(root, obj client.Object) bool {
 }
 
 // live returns the object from the cache; nil if it does not exist or its kind is not in Owns.
-func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Object, error) {
+func (l *loop) live(ctx context.Context, obj client.Object) (client.Object, error) {
 	kind := l.kind(obj)
 	if !l.kindIn(l.Owns, obj) {
 		return nil, nil
@@ -339,7 +341,7 @@ func (l *loop[R, In]) live(ctx context.Context, obj client.Object) (client.Objec
 }
 
 // mark labels obj as made for the root by this controller.
-func (l *loop[R, In]) mark(root R, obj client.Object) {
+func (l *loop) mark(root, obj client.Object) {
 	obj.SetLabels(labels.Merge(obj.GetLabels(), map[string]string{
 		desired.LabelOwner: string(root.GetUID()), desired.LabelController: l.Name, desired.LabelManaged: "true",
 	}))
@@ -359,7 +361,9 @@ func (l *loop[R, In]) mark(root R, obj client.Object) {
 // prune deletes the root's objects of some kinds that keep does not name, and returns how many still
 // exist. If the root is being deleted, it reads from the API server, except objects that Kubernetes
 // deletes with the root: the cache may not show the last creation.
-func (l *loop[R, In]) prune(ctx context.Context, root R, kinds []client.Object, keep []desired.Object) (int, error) {
+func (l *loop) prune(
+	ctx context.Context, root client.Object, kinds []client.Object, keep []desired.Object,
+) (int, error) {
 	uid, deleting := string(root.GetUID()), root.GetDeletionTimestamp() != nil
 	left, errs := 0, []error(nil)
 	for _, prototype := range kinds {
@@ -393,7 +397,7 @@ func outlivesDeletion(obj client.Object) bool {
 }
 
 // owned lists the objects of one kind that this controller made for one root.
-func (l *loop[R, In]) owned(
+func (l *loop) owned(
 	ctx context.Context, r client.Reader, mine client.ListOption, kind schema.GroupVersionKind,
 ) ([]client.Object, error) {
 	obj, err := l.client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -414,11 +418,11 @@ func (l *loop[R, In]) owned(
 }
 
 // kindIn reports whether a list of prototypes has the object's kind.
-func (l *loop[R, In]) kindIn(prototypes []client.Object, obj client.Object) bool {
+func (l *loop) kindIn(prototypes []client.Object, obj client.Object) bool {
 	return slices.ContainsFunc(prototypes, func(o client.Object) bool { return l.kind(o) == l.kind(obj) })
 }
 
-func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
+func (l *loop) named(keep []desired.Object, obj client.Object) bool {
 	return slices.ContainsFunc(keep, func(k desired.Object) bool {
 		return client.ObjectKeyFromObject(k) == client.ObjectKeyFromObject(obj) && l.kind(k).Kind == l.kind(obj).Kind
 	})
@@ -426,7 +430,7 @@ func (l *loop[R, In]) named(keep []desired.Object, obj client.Object) bool {
 
 // patchFinalizer changes the list of finalizers under an optimistic lock, because it is a list
 // without keys.
-func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(client.Object, string) bool) error {
+func (l *loop) patchFinalizer(ctx context.Context, root client.Object, change func(client.Object, string) bool) error {
 	before := root.DeepCopyObject().(client.Object)
 	if !change(root, l.Finalizer) {
 		return nil
@@ -439,7 +443,7 @@ func (l *loop[R, In]) patchFinalizer(ctx context.Context, root R, change func(cl
 }
 
 // forget drops the state of a root that no longer exists.
-func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
+func (l *loop) forget(key types.NamespacedName, root client.Object) {
 	root.SetName(key.Name)
 	root.SetNamespace(key.Namespace)
 	l.objects.Forget(root)
@@ -450,7 +454,7 @@ func (l *loop[R, In]) forget(key types.NamespacedName, root R) {
 	delete(l.refusedSince, key)
 }
 
-func (l *loop[R, In]) kind(obj client.Object) schema.GroupVersionKind {
+func (l *loop) kind(obj client.Object) schema.GroupVersionKind {
 	gvk, err := apiutil.GVKForObject(obj, l.client.Scheme())
 	if err != nil {
 		return schema.GroupVersionKind{Kind: reflect.TypeOf(obj).String()}
@@ -466,10 +470,8 @@ func ignoreGone(root client.Object, err error) error {
 	return err
 }
 
-// newRoot returns an empty object of the root's pointer type.
-func newRoot[R client.Object]() R {
-	return reflect.New(reflect.TypeFor[R]().Elem()).Interface().(R)
-}
+// newRoot returns another empty object of the roots' kind.
+func (l *loop) newRoot() client.Object { return l.root.DeepCopyObject().(client.Object) }
 
 func parseKey(s string) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(s, "/")

@@ -26,8 +26,8 @@ func (anything) Get(context.Context, client.ObjectKey, client.Object, ...client.
 func TestAForbiddenReadIsAnError(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", nil)
-	l := &loop[*corev1.ConfigMap, int]{roots: anything{}, Controller: Controller[*corev1.ConfigMap, int]{
-		Gather: func(context.Context, Reader, *corev1.ConfigMap) (int, error) { return 0, forbidden },
+	l := &loop{roots: anything{}, root: &corev1.ConfigMap{}, Controller: Controller[client.Object, any]{
+		Gather: func(context.Context, Reader, client.Object) (any, error) { return nil, forbidden },
 	}}
 	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the reconciliation ends with %v", err)

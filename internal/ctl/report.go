@@ -68,7 +68,7 @@ func conditions(before []metav1.Condition, v desired.Verdict, generation int64) 
 
 // report writes the verdict into the root's conditions, and an event when the root becomes blocked
 // or recovers. If the root has no conditions, an event also reports that it waits.
-func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, failure error) error {
+func (l *loop) report(ctx context.Context, root client.Object, plan desired.Plan, failure error) error {
 	v := l.verdictAfter(client.ObjectKeyFromObject(root), plan.Reported(), failure)
 	before, conditioned := l.conditionsOf(root)
 	last := l.replaceVerdict(client.ObjectKeyFromObject(root), v, failure)
@@ -99,7 +99,7 @@ func (l *loop[R, In]) report(ctx context.Context, root R, plan desired.Plan, fai
 
 // replaceVerdict stores the verdict on a root, and returns the former one. A failed write does not
 // end a block.
-func (l *loop[R, In]) replaceVerdict(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
+func (l *loop) replaceVerdict(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.verdicts[key]
@@ -115,7 +115,7 @@ func (l *loop[R, In]) replaceVerdict(key types.NamespacedName, v desired.Verdict
 
 // verdictAfter returns the verdict on a plan after its writes; failure is their error, nil if all
 // succeeded.
-func (l *loop[R, In]) verdictAfter(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
+func (l *loop) verdictAfter(key types.NamespacedName, v desired.Verdict, failure error) desired.Verdict {
 	var foreign errForeign
 	switch {
 	case errors.As(failure, &foreign):
@@ -130,7 +130,7 @@ func (l *loop[R, In]) verdictAfter(key types.NamespacedName, v desired.Verdict, 
 }
 
 // conditionsOf returns the conditions of a root, and whether standard ones may be among them.
-func (l *loop[R, In]) conditionsOf(root R) (conditions []metav1.Condition, conditioned bool) {
+func (l *loop) conditionsOf(root client.Object) (conditions []metav1.Condition, conditioned bool) {
 	if conditioned, ok := any(root).(Conditioned); ok {
 		return *conditioned.GetConditions(), true
 	}
