@@ -77,11 +77,11 @@ func evidence() []client.Object {
 
 // summaryDelay is the time from the first change of a peer's objects to the update of its
 // ForeignCluster. A new peering makes dozens of changes within seconds; no controller waits for the
-// status.
+// status. The update itself is such a change: it would lead to the next one at once.
 const summaryDelay = 500 * time.Millisecond
 
 func watches() []ctl.Watch {
-	var all []ctl.Watch
+	all := []ctl.Watch{{Kind: &corev1beta1.ForeignCluster{}, Delay: summaryDelay}}
 	for _, kind := range append(evidence(), &corev1.Secret{}, &corev1.Namespace{}, &appsv1.Deployment{}) {
 		all = append(all, ctl.Watch{Kind: kind, Map: peerOf, Delay: summaryDelay})
 	}

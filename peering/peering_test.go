@@ -97,6 +97,39 @@ func TestForeignClusterFollows(t *testing.T) {
 	}
 }
 
+// TestForeignClusterSumsUp: changes that follow each other fast are written together.
+func TestForeignClusterSumsUp(t *testing.T) {
+	t.Parallel()
+	server := apitest.Start(t)
+	c := start(t, server)
+	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	networking := func() bool { return peer.Status.Modules != nil && peer.Status.Modules.Networking.Enabled }
+	create(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
+	until(t, c, "networking is enabled", peer, networking)
+	watcher, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes, err := watcher.Watch(t.Context(), &corev1beta1.ForeignClusterList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: peer.ResourceVersion}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for range 20 {
+		remove(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
+		create(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
+	}
+	remove(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
+	until(t, c, "networking is disabled", peer, func() bool { return !networking() })
+	most, n := 2+int(time.Since(began)/summaryDelay), 0
+	for version := ""; version != peer.ResourceVersion; n++ {
+		version = (<-writes.ResultChan()).Object.(client.Object).GetResourceVersion()
+	}
+	if n > most {
+		t.Errorf("40 changes in %s led to %d writes", time.Since(began), n)
+	}
+}
+
 // planned returns the plan for a peer without ForeignCluster, with Liqo in the given namespace.
 func planned(t *testing.T, c client.Client, namespace, id string) desired.Plan {
 	t.Helper()

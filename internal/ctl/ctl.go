@@ -56,8 +56,8 @@ type Controller[R client.Object, In any] struct {
 	// object of the name that is not the root's blocks the root. Use it for kinds with thousands of
 	// objects, and for objects whose names users may have taken.
 	Creates []client.Object
-	// Watches are further kinds that Gather reads. One without Map limits the events of the kind of
-	// the roots or of an owned kind.
+	// Watches are further kinds that Gather reads. One without Map limits and delays the events of the
+	// kind of the roots or of an owned kind.
 	Watches []Watch
 	// Absent plans also for roots that do not exist, with an empty object of their name. Only the
 	// actions of such a plan are carried out. Events of the roots' kind are ignored then unless
@@ -226,14 +226,15 @@ func register(c Controller[client.Object, any], root client.Object, mgr manager.
 	b := builder.ControllerManagedBy(mgr).Named(c.Name).WithOptions(options)
 	if !c.Absent {
 		b = b.WatchesRawSource(source.Kind[client.Object](cmp.Or(watch.Cache, mgr.GetCache()), l.newRoot(),
-			&handler.EnqueueRequestForObject{}, l.ofRoots(watch.Relevant)))
+			delayed{&handler.EnqueueRequestForObject{}, watch.Delay}, l.ofRoots(watch.Relevant)))
 	}
 	for _, kind := range c.Owns {
 		if err := (Index{Kind: kind, Field: l.ownerIndex(), Of: l.ownerOf}).Register(mgr); err != nil {
 			return err
 		}
-		b = b.Watches(kind, forgetting{handler.EnqueueRequestsFromMapFunc(l.rootOf), l.objects.Forget},
-			builder.WithPredicates(relevant(l.watchOf(kind).Relevant)))
+		watch := l.watchOf(kind)
+		roots := delayed{handler.EnqueueRequestsFromMapFunc(l.rootOf), watch.Delay}
+		b = b.Watches(kind, forgetting{roots, l.objects.Forget}, builder.WithPredicates(relevant(watch.Relevant)))
 	}
 	for _, w := range c.Watches {
 		if w.Source != nil {
@@ -266,8 +267,8 @@ func (l *loop) ofRoots(matters Relevant) predicate.Predicate {
 	})
 }
 
-// watchOf returns the watch that limits events of the kind of roots or of an owned kind; the zero
-// value if none does.
+// watchOf returns the watch that limits and delays events of the kind of roots or of an owned kind; the
+// zero value if none does.
 func (l *loop) watchOf(kind client.Object) Watch {
 	for _, w := range l.Watches {
 		if w.Map == nil && reflect.TypeOf(w.Kind) == reflect.TypeOf(kind) {
