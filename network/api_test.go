@@ -343,7 +343,8 @@ func checkTeardown(t *testing.T, c client.Client, namespace string) {
 }
 
 // TestGatewaysEndWithTheirNamespace shows that a gateway does not wait until the namespace controller,
-// which does not run here, deletes it: its rights and pods end at once, and no finalizer holds it.
+// which does not run here, deletes it: its rights and pods end at once, and no finalizer holds it. What
+// belongs to the peering goes without requests of the controllers, which would be refused.
 func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 	t.Parallel()
 	for _, gateway := range []string{onNodePort, dialing} {
@@ -368,6 +369,23 @@ func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 			return errors.Join(get(wg), equal(0, len(wg.GetFinalizers())),
 				equal(true, apierrors.IsNotFound(get(rights))), equal(true, apierrors.IsNotFound(get(deployment))))
 		})
+		const refusals = `apiserver_request_total\{code="403",[^}]*group="(?:ipam|networking)\.liqo\.io"[^}]*\} (\d+)`
+		before := requests(t, c, refusals)
+		for _, obj := range []client.Object{&ipamv1alpha1.IP{}, &ipamv1alpha1.Network{}, &netv1beta1.InternalFabric{}} {
+			must(t, c.DeleteAllOf(t.Context(), obj, client.InNamespace(at.Namespace)))
+		}
+		for _, obj := range parsed(t, strings.ReplaceAll(installed+"---"+peering, "milan", "turin")) {
+			if obj.GetNamespace() == "liqo-tenant-turin" || obj.GetName() == "liqo-tenant-turin" {
+				create(t, c, obj)
+			}
+		}
+		eventually(t, func() error { // behind those that are gone
+			conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin", Name: "turin"}}
+			return errors.Join(get(conf), equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, desired.ConditionReady)))
+		})
+		if n := requests(t, c, refusals) - before; n > 5 { // what was under way; else each would be tried 15 times
+			t.Errorf("%d requests of controllers were refused", n)
+		}
 	}
 }
 

@@ -316,7 +316,7 @@ func TestManyIPs(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "rome")
 	const all = 100
-	before := listsOfIPs(t, c)
+	before := requests(t, c, listsOfIPs)
 	create(t, c, parsed(t, "{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: large, namespace: default}, spec: {cidr: 10.98.0.0/24}}")[0])
 	for i := range all {
 		ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("ip-", i)}}
@@ -339,14 +339,17 @@ func TestManyIPs(t *testing.T) {
 		return equal(all, len(holders))
 	})
 	// Twice at the start, for the cache and for the first grant, and again while the cache is late about the latter.
-	if n := listsOfIPs(t, c); n == 0 || n-before > all/10 {
+	if n := requests(t, c, listsOfIPs); n == 0 || n-before > all/10 {
 		t.Errorf("all IPs were listed %d times for %d of them, %d times before", n, all, before)
 	}
 }
 
-// listsOfIPs returns how often all IPs were listed at an API server, which may have served other
-// tests before; 0 if it does not report that.
-func listsOfIPs(t *testing.T, c cluster) int {
+// listsOfIPs matches how often all IPs were listed.
+const listsOfIPs = `apiserver_request_total\{.*resource="ips",scope="cluster".*verb="LIST".*\} (\d+)`
+
+// requests returns the sum of the counters of an API server that a pattern matches. It may have served
+// other tests before.
+func requests(t *testing.T, c cluster, pattern string) (sum int) {
 	t.Helper()
 	http, err := rest.HTTPClientFor(c.Config)
 	must(t, err)
@@ -355,11 +358,10 @@ func listsOfIPs(t *testing.T, c cluster) int {
 	defer answer.Body.Close()
 	metrics, err := io.ReadAll(answer.Body)
 	must(t, err)
-	lists := regexp.MustCompile(`apiserver_request_total\{.*resource="ips",scope="cluster".*verb="LIST".*\} (\d+)`).FindSubmatch(metrics)
-	if lists == nil {
-		return 0
+	for _, found := range regexp.MustCompile(pattern).FindAllSubmatch(metrics, -1) {
+		n, err := strconv.Atoi(string(found[1]))
+		must(t, err)
+		sum += n
 	}
-	n, err := strconv.Atoi(string(lists[1]))
-	must(t, err)
-	return n
+	return sum
 }
