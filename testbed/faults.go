@@ -72,7 +72,7 @@ func faultChains(faults []fault, clusters []Cluster) string {
 	var drops, silence []string
 	for _, f := range faults {
 		from, to := byName(clusters, f.From), byName(clusters, f.To)
-		way := fmt.Sprintf("iifname %q oifname %q ", from.bridge(), to.bridge())
+		way := fmt.Sprintf("iifname %q oifname %q ", from.bridge(), outDevice(faults, f, to))
 		switch {
 		case f.MTU > 0 && !f.Answer:
 			// limitPaths drops what must not be fragmented, segment by segment, which
@@ -87,6 +87,18 @@ func faultChains(faults []fault, clusters []Cluster) string {
 	}
 	return chain("faults", "filter hook forward priority filter - 10", drops) +
 		chain("silence", "filter hook output priority filter", silence)
+}
+
+// outDevice returns the device through which packets of a fault's way leave "inet" at first: that of the
+// cluster they go to, or of the relay.
+func outDevice(faults []fault, way fault, to Cluster) string {
+	relayed := slices.IndexFunc(faults, func(f fault) bool {
+		return f.Delay > 0 && f.From == way.From && f.To == way.To
+	})
+	if relayed < 0 {
+		return to.bridge()
+	}
+	return relayDevice(relayed)
 }
 
 // matches: a port stands at either end, so that answers can be dropped too.

@@ -63,7 +63,7 @@ func (t Testbed) changeInternetLocked(change func(*internet) error) error {
 	if err != nil {
 		return err
 	}
-	if err := change(&in); err != nil {
+	if err := errors.Join(change(&in), in.check()); err != nil {
 		return err
 	}
 	if err := t.programInternet(in); err != nil {
@@ -85,6 +85,16 @@ func (t Testbed) forgetRemoved() error {
 		return nil
 	}
 	return t.changeInternetLocked(func(*internet) error { return nil })
+}
+
+// check refuses a delay together with NAT: the relay's packets would be translated twice.
+func (in internet) check() error {
+	for _, f := range in.Faults {
+		if f.Delay > 0 && (in.natOf(f.From) != nil || in.natOf(f.To) != nil) {
+			return fmt.Errorf("%s → %s: packets of a cluster behind NAT are not delayed; run 'fault heal' or 'nat off' first", f.From, f.To)
+		}
+	}
+	return nil
 }
 
 // programInternet makes the kernel do what is asked.

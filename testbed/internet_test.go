@@ -50,16 +50,21 @@ func TestInternet(t *testing.T) {
 		t.Fatal(err)
 	}
 	show("faults-between-clusters", "A port, a share of a protocol, and narrow paths without and with an answer.\nRouting does the rest of a narrow path:\n"+routes, in)
-	late, err := shortRoutes(fault(faultFlags{}, "delay", "rome", "milan", "100"), firstTable+2, rome, milan, `[{"dst":"172.31.21.1","gateway":"172.31.20.11"}]`)
+	slow := internet{}.with(fault(faultFlags{loss: 2}, "drop", "rome", "milan")).with(fault(faultFlags{}, "delay", "rome", "milan", "100"))
+	late, err := shortRoutes(slow.Faults[1], firstTable+1, rome, milan, `[{"dst":"172.31.21.1","gateway":"172.31.20.11"}]`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	show("packets-that-come-later", "The relay has them meanwhile:\n"+late, internet{}.with(fault(faultFlags{}, "delay", "rome", "milan", "100")))
+	show("packets-that-come-later", "Some are lost, and the relay has the others meanwhile:\n"+late, slow)
 	if left := in.healed("milan", "rome"); len(left.Faults) != 0 {
 		t.Errorf("healed, but %v", left.Faults)
 	}
 	if left := in.among([]string{"milan"}); len(left.Faults) != 0 {
 		t.Errorf("rome is gone, but %v", left.Faults)
+	}
+	slow.NATs = []nat{{Cluster: "milan"}}
+	if err := slow.check(); err == nil || !strings.Contains(err.Error(), "rome → milan: packets of a cluster behind NAT") {
+		t.Errorf("a delay of packets to a cluster behind NAT: %v", err)
 	}
 	in = internet{Names: map[string]string{"milan-gw.test": "172.31.20.12", "gw.test": "203.0.113.1"}}
 	for _, args := range [][]string{

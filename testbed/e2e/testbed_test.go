@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,6 +152,28 @@ func TestClustersServe(t *testing.T) {
 		tb.kubectl("milan", "milan-n1", "get", "nodes") // from the machine it is reached all the same
 		tb.run("link", "heal", "milan", "rome")
 		inRome("node=milan-n", "get", "http://172.31.20.11:30080/")
+	})
+	t.Run("packets come later, and some never", func(t *testing.T) {
+		tb.t = t
+		connect := func() (seconds float64) {
+			out := tb.run("exec", "rome", "n1", "--", "curl", "-so/dev/null", "--max-time", "5", "-w%{time_connect}", "http://172.31.20.11:30080/")
+			if _, err := fmt.Sscan(out, &seconds); err != nil {
+				t.Fatalf("%q: %v", out, err)
+			}
+			return seconds
+		}
+		tb.run("fault", "delay", "rome", "milan", "100", "--both")
+		if took := connect(); took < 0.2 {
+			t.Errorf("a connection took %v s with 100 ms each way", took)
+		}
+		tb.run("fault", "drop", "milan", "rome", "--port", "tcp/30080")
+		if out, err := exec.Command(tb.path, "exec", "--dir", tb.dir, "rome", "n1", "--", "curl", "-s", "--max-time", "1", "http://172.31.20.11:30080/").CombinedOutput(); err == nil {
+			t.Errorf("a dropped answer came late: %s", out)
+		}
+		tb.run("fault", "heal")
+		if took := connect(); took >= 0.2 {
+			t.Errorf("a connection took %v s on a way that is healed", took)
+		}
 	})
 	t.Run("killed programs come back", func(t *testing.T) {
 		tb.t = t
