@@ -5,6 +5,7 @@ package ctl
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,5 +32,30 @@ func TestAForbiddenReadIsAnError(t *testing.T) {
 	}}
 	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the reconciliation ends with %v", err)
+	}
+}
+
+// TestUntypedKeepsAll: what a controller says is what its loop does, also of fields that come later.
+func TestUntypedKeepsAll(t *testing.T) {
+	t.Parallel()
+	var full Controller[*corev1.ConfigMap, int]
+	for _, f := range reflect.ValueOf(&full).Elem().Fields() {
+		switch f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int:
+			f.SetInt(1)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		default: // functions
+			f.Set(reflect.MakeFunc(f.Type(), func([]reflect.Value) []reflect.Value { return nil }))
+		}
+	}
+	for field, v := range reflect.ValueOf(full.untyped()).Fields() {
+		if v.IsZero() {
+			t.Errorf("%s is lost", field.Name)
+		}
 	}
 }
