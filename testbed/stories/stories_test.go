@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,36 +242,12 @@ spec: {cidr: 10.10.7.0/24}
 	rome.kubectl(t, "delete", "networks.ipam.liqo.io", "clash", "--timeout=30s")
 }
 
-// peerRequests is the most requests about Liqo's objects and Secrets that a peering may cost a consumer's API
-// server; 200 to 210 were measured.
-const peerRequests = 250
-
 func peerFirst(t *testing.T) {
-	before := rome.requests(t)
 	_, stderr := rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort")
 	if stderr != peerLines {
 		t.Errorf("peer printed other lines than the mission:\n%s", stderr)
 	}
 	peered(t)
-	if n := rome.requests(t) - before; n > peerRequests {
-		t.Errorf("the peering cost %s %d requests, more than %d", rome.name, n, peerRequests)
-	}
-}
-
-// aboutLiqo matches the counters of requests about Liqo's objects and Secrets; watches are counted at their end.
-var aboutLiqo = regexp.MustCompile(`apiserver_request_total\{.*(?:group="[a-z]+\.liqo\.io"|resource="secrets").*verb="(?:APPLY|DELETE|GET|LIST|PATCH|POST|PUT)".*\} (\d+)`)
-
-// requests returns how many such requests a cluster's API server has answered.
-func (c cluster) requests(t *testing.T) (sum int) {
-	t.Helper()
-	for _, found := range aboutLiqo.FindAllStringSubmatch(c.kubectl(t, "get", "--raw", "/metrics"), -1) {
-		n, err := strconv.Atoi(found[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += n
-	}
-	return sum
 }
 
 // peered checks what the mission shows after a peering.
