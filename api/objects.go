@@ -26,13 +26,24 @@ func Oldest[T any, P interface {
 	*T
 	metav1.Object
 }](list []T) P {
-	var out P
+	pointers := make([]P, len(list))
 	for i := range list {
-		if p := P(&list[i]); out == nil || Older(p, out) {
-			out = p
+		pointers[i] = &list[i]
+	}
+	return OldestOf(pointers)
+}
+
+// OldestOf returns the oldest object of a list of pointers. It returns nil if the list is empty.
+func OldestOf[T any, P interface {
+	*T
+	metav1.Object
+}](list []P) (oldest P) {
+	for _, p := range list {
+		if oldest == nil || Older(p, oldest) {
+			oldest = p
 		}
 	}
-	return out
+	return oldest
 }
 
 // Finished reports whether a pod in this phase has ended.

@@ -76,7 +76,7 @@ func (o GatewayObjects) Input(in GatewayStateInput) GatewayStateInput {
 // PeerKey returns the public key of the peer's gateway in base64; "" = there is none. The oldest
 // PublicKey is used, as in the controllers.
 func PeerKey(all []*netv1beta1.PublicKey) string {
-	if k := oldest(undeleted(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
+	if k := api.OldestOf(undeleted(all)); k != nil && len(k.Spec.PublicKey) == publicKeyLength {
 		return base64.StdEncoding.EncodeToString(k.Spec.PublicKey)
 	}
 	return ""
@@ -88,7 +88,7 @@ func (o GatewayObjects) configuration() *netv1beta1.Configuration {
 	granted := slices.DeleteFunc(slices.Clone(all), func(c *netv1beta1.Configuration) bool {
 		return c.Status.Remote == nil
 	})
-	return cmp.Or(oldest(granted), oldest(all))
+	return cmp.Or(api.OldestOf(granted), api.OldestOf(all))
 }
 
 func gatewayMember(f *netv1beta1.InternalFabric) Member {
@@ -193,19 +193,6 @@ func (o NodeObjects) Input(in NodeStateInput) (_ NodeStateInput, ready bool) {
 // undeleted returns the objects that are not being deleted.
 func undeleted[P metav1.Object](list []P) []P {
 	return slices.DeleteFunc(slices.Clone(list), func(x P) bool { return x.GetDeletionTimestamp() != nil })
-}
-
-// oldest returns the oldest object, as api.Oldest; nil = there is none.
-func oldest[T any, P interface {
-	*T
-	metav1.Object
-}](list []P) (out P) {
-	for _, x := range list {
-		if out == nil || api.Older(x, out) {
-			out = x
-		}
-	}
-	return out
 }
 
 func parseAddr(text string) netip.Addr {
