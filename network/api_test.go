@@ -343,8 +343,9 @@ func checkTeardown(t *testing.T, c client.Client, namespace string) {
 }
 
 // TestGatewaysEndWithTheirNamespace shows that a gateway does not wait until the namespace controller,
-// which does not run here, deletes it: its rights and pods end at once, and no finalizer holds it. What
-// belongs to the peering goes without requests of the controllers, which would be refused.
+// which does not run here, deletes it: its rights and pods end at once, and no finalizer holds it.
+// Objects of the peering are deleted one by one without requests of the controllers: the API server would
+// refuse them.
 func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 	t.Parallel()
 	for _, gateway := range []string{onNodePort, dialing} {
@@ -383,7 +384,7 @@ func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 			conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin", Name: "turin"}}
 			return errors.Join(get(conf), equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, desired.ConditionReady)))
 		})
-		if n := requests(t, c, refusals) - before; n > 5 { // what was under way; else each would be tried 15 times
+		if n := requests(t, c, refusals) - before; n > 5 { // requests in flight; 15 when Configurations of such a namespace were planned
 			t.Errorf("%d requests of controllers were refused", n)
 		}
 	}

@@ -77,7 +77,8 @@ func evidence() []client.Object {
 
 // summaryDelay is the time from the first change of a peer's objects to the update of its
 // ForeignCluster. A new peering makes dozens of changes within seconds; no controller waits for the
-// status. The update itself is such a change: it would lead to the next one at once.
+// status. Events of the ForeignCluster itself are delayed, too: otherwise each status update would
+// trigger a reconcile at once.
 const summaryDelay = 500 * time.Millisecond
 
 func watches() []ctl.Watch {

@@ -97,7 +97,7 @@ func TestForeignClusterFollows(t *testing.T) {
 	}
 }
 
-// TestForeignClusterSumsUp: changes that follow each other fast are written together.
+// TestForeignClusterSumsUp shows that changes within summaryDelay lead to one update of the status.
 func TestForeignClusterSumsUp(t *testing.T) {
 	t.Parallel()
 	server := apitest.Start(t)

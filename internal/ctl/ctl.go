@@ -182,8 +182,8 @@ func (c Controller[R, In]) Register(mgr manager.Manager) error {
 	return register(c.untyped(), root, mgr)
 }
 
-// untyped returns the controller for roots and inputs of any type, so that one loop serves all controllers:
-// one compiled for each was 1.5 MB of the program.
+// untyped returns the same controller without type parameters. The compiler then makes one loop for all
+// controllers. A loop for each of them made the program 4.7 MB larger.
 func (c Controller[R, In]) untyped() Controller[client.Object, any] {
 	out := Controller[client.Object, any]{
 		Name: c.Name, Owns: c.Owns, Creates: c.Creates, Watches: c.Watches, Absent: c.Absent, Deleting: c.Deleting,

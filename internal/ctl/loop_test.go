@@ -35,7 +35,7 @@ func TestAForbiddenReadIsAnError(t *testing.T) {
 	}
 }
 
-// TestUntypedKeepsAll: what a controller says is what its loop does, also of fields that come later.
+// TestUntypedKeepsAll shows that untyped copies every field of a controller, also fields added later.
 func TestUntypedKeepsAll(t *testing.T) {
 	t.Parallel()
 	var full Controller[*corev1.ConfigMap, int]

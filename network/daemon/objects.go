@@ -173,12 +173,12 @@ func (o *Objects[T]) complete() bool { return o.listed.Load() }
 func (o *Objects[T]) Add(obj any) error { return o.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (o *Objects[T]) Update(obj any) error { return o.replace(obj, slim[T](obj)) }
+func (o *Objects[T]) Update(obj any) error { return o.replace(obj, withoutManagedFields[T](obj)) }
 
 // Delete implements cache.ReflectorStore.
 func (o *Objects[T]) Delete(obj any) error { return o.replace(obj) }
 
-// replace puts objects in the place of the one that has the name of obj.
+// replace removes the object with the name of obj, if it is cached, and inserts the objects of by at its place.
 func (o *Objects[T]) replace(obj any, by ...*T) error {
 	all := o.List()
 	from, found := find(all, nameOf(obj))
@@ -193,20 +193,20 @@ func (o *Objects[T]) replace(obj any, by ...*T) error {
 func (o *Objects[T]) Replace(list []any, _ string) error {
 	all := make([]*T, len(list))
 	for i, obj := range list {
-		all[i] = slim[T](obj)
+		all[i] = withoutManagedFields[T](obj)
 	}
 	slices.SortFunc(all, func(a, b *T) int { return compare(nameOf(a), nameOf(b)) })
 	o.listed.Store(true)
 	return o.set(all)
 }
 
-// slim removes the managed fields of an object, which are most of its bytes.
-func slim[T any](obj any) *T {
+// withoutManagedFields removes the managed fields of an object, which are most of its bytes, and returns it.
+func withoutManagedFields[T any](obj any) *T {
 	obj.(metav1.Object).SetManagedFields(nil)
 	return obj.(*T)
 }
 
-// set makes a list the objects, and announces the change.
+// set replaces the list of all objects and calls changed.
 func (o *Objects[T]) set(all []*T) error {
 	o.all.Store(&all)
 	o.changed()

@@ -26,7 +26,8 @@ const (
 	// collectAt is how much garbage is left, in percent of what is in use. WireGuard holds 24 MB that it seldom
 	// touches, and by default as much again would be: that of looks at the network. Collecting is cheap there,
 	// for these are bytes in which no pointers are looked for; the traffic carried was the same as with 100.
-	// With 25, a change among 1000 peers took 4.9 ms of CPU in place of 3.5, and an idle gateway no less memory.
+	// At 25 percent, a change with 1000 peers took 4.9 ms of CPU, at 50 percent 3.5 ms. An idle gateway used
+	// 23 MB at either; its memory under load was not compared.
 	collectAt = 50
 )
 

@@ -90,7 +90,7 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 		s.Addresses = append(s.Addresses, Address{Device: dev, Prefix: host(a)})
 	}
 	s.Forwards, s.Neighbors = slices.Grow(s.Forwards, len(others)), slices.Grow(s.Neighbors, len(others))
-	// Most members have one to themselves and one to each of two ranges, and callers add some.
+	// Most members need three routes: to the member and to each of two ranges. Callers append a few more.
 	s.Routes = slices.Grow(s.Routes, 3*len(others)+16)
 	for _, m := range others {
 		s.lead(m, six)
@@ -103,7 +103,7 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 // can have one route only. Members with an outer address of the other family are left out too. The
 // device cannot reach them, and the kernel would refuse their entry with all that follow.
 func distinct(self Member, taken []netip.Prefix, lists ...[]Member) []Member {
-	var sorted []*Member // Members are large, and there may be thousands
+	var sorted []*Member // pointers, because members are large and there may be thousands
 	ranges := 0
 	for _, list := range lists {
 		sorted = slices.Grow(sorted, len(list))
@@ -137,7 +137,7 @@ func distinct(self Member, taken []netip.Prefix, lists ...[]Member) []Member {
 			}
 		}
 		out = append(out, *m)
-		out[len(out)-1].CIDRs = kept[from:]
+		out[len(out)-1].CIDRs = slices.Clip(kept[from:])
 	}
 	return out
 }
