@@ -16,6 +16,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -29,6 +30,7 @@ import (
 // gatewayServer renders the templates of servers.
 func (o Options) gatewayServer() ctl.Registrar {
 	all := &netv1beta1.GatewayServerList{}
+	var addresses assigned
 	return ctl.Controller[*netv1beta1.GatewayServer, plan.GatewayServerInput]{
 		Name: "gateway-server", EndsWithNamespace: []client.Object{},
 		Owns: []client.Object{&netv1beta1.WgGatewayServer{}, &netv1beta1.InternalFabric{}},
@@ -36,16 +38,18 @@ func (o Options) gatewayServer() ctl.Registrar {
 			ctl.Watch{Kind: &netv1beta1.WgGatewayServerTemplate{}, Map: ctl.All(all)}),
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *netv1beta1.GatewayServer) (plan.GatewayServerInput, error) {
-			in, err := o.gatewayInput(ctx, r, root, plan.ServerTemplate(root, o.LiqoNamespace), root.Status.ServerRef)
+			in, err := o.gatewayInput(ctx, r, root, &addresses, plan.ServerTemplate(root, o.LiqoNamespace),
+				root.Status.ServerRef)
 			return plan.GatewayServerInput{Root: root, GatewayInput: in}, err
 		},
-		Plan: plan.GatewayServer,
+		Plan: func(in plan.GatewayServerInput) desired.Plan { return addresses.record(plan.GatewayServer(in)) },
 	}
 }
 
 // gatewayClient renders the templates of clients.
 func (o Options) gatewayClient() ctl.Registrar {
 	all := &netv1beta1.GatewayClientList{}
+	var addresses assigned
 	return ctl.Controller[*netv1beta1.GatewayClient, plan.GatewayClientInput]{
 		Name: "gateway-client", EndsWithNamespace: []client.Object{},
 		Owns: []client.Object{&netv1beta1.WgGatewayClient{}, &netv1beta1.InternalFabric{}},
@@ -53,10 +57,11 @@ func (o Options) gatewayClient() ctl.Registrar {
 			ctl.Watch{Kind: &netv1beta1.WgGatewayClientTemplate{}, Map: ctl.All(all)}),
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *netv1beta1.GatewayClient) (plan.GatewayClientInput, error) {
-			in, err := o.gatewayInput(ctx, r, root, plan.ClientTemplate(root, o.LiqoNamespace), root.Status.ClientRef)
+			in, err := o.gatewayInput(ctx, r, root, &addresses, plan.ClientTemplate(root, o.LiqoNamespace),
+				root.Status.ClientRef)
 			return plan.GatewayClientInput{Root: root, GatewayInput: in}, err
 		},
-		Plan: plan.GatewayClient,
+		Plan: func(in plan.GatewayClientInput) desired.Plan { return addresses.record(plan.GatewayClient(in)) },
 	}
 }
 
@@ -76,8 +81,8 @@ func (o Options) gatewayWatches(all client.ObjectList) []ctl.Watch {
 
 // gatewayInput reads the common input of servers and clients. before refers to the object that the
 // gateway rendered last.
-func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, template corev1.ObjectReference,
-	before *corev1.ObjectReference) (plan.GatewayInput, error) {
+func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Object, addresses *assigned,
+	template corev1.ObjectReference, before *corev1.ObjectReference) (plan.GatewayInput, error) {
 	var (
 		configurations netv1beta1.ConfigurationList
 		keys           netv1beta1.PublicKeyList
@@ -99,7 +104,8 @@ func (o Options) gatewayInput(ctx context.Context, r ctl.Reader, root client.Obj
 	if in.Servers, in.Clients, err = rivals(ctx, r, root); err != nil {
 		return in, err
 	}
-	if in.Overlay, err = o.overlay(ctx, r, plan.FabricOf(root), in.Networks); err != nil {
+	in.Overlay, err = addresses.overlay(ctx, r, plan.FabricOf(root), in.Networks, o.LiqoNamespace)
+	if err != nil {
 		return in, err
 	}
 	if plan.OfGateways(template.APIVersion, template.Kind) {

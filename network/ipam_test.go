@@ -344,6 +344,40 @@ func TestManyIPs(t *testing.T) {
 	}
 }
 
+// TestManyOverlayAddresses: nodes that join at once get an address in the overlay each, and the API server
+// is not asked for all others each time.
+func TestManyOverlayAddresses(t *testing.T) {
+	t.Parallel()
+	const lists = `apiserver_request_total\{.*resource="internalnodes",scope="cluster".*verb="LIST".*\} (\d+)`
+	c := startControllers(t, "rome")
+	for _, obj := range parsed(t, installed) {
+		create(t, c, obj)
+	}
+	const all = 60
+	before, own := requests(t, c, lists), 0
+	for i := range all {
+		must(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}}))
+	}
+	eventually(t, func() error {
+		var nodes netv1beta1.InternalNodeList
+		own++
+		if err := c.List(t.Context(), &nodes); err != nil {
+			return err
+		}
+		holders := map[string]string{}
+		for _, n := range nodes.Items {
+			if other := holders[n.Spec.Interface.Node.IP]; other != "" {
+				t.Fatalf("%s and %s have the same address %s", n.Name, other, n.Spec.Interface.Node.IP)
+			}
+			holders[n.Spec.Interface.Node.IP] = n.Name
+		}
+		return equal(all, len(holders))
+	})
+	if n := requests(t, c, lists) - before - own; n > all/10 {
+		t.Errorf("all InternalNodes were listed %d times for %d of them", n, all)
+	}
+}
+
 // listsOfIPs matches how often all IPs were listed.
 const listsOfIPs = `apiserver_request_total\{.*resource="ips",scope="cluster".*verb="LIST".*\} (\d+)`
 

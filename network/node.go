@@ -14,6 +14,7 @@ import (
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -22,9 +23,10 @@ import (
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics,verbs=get;list;watch
 
-// internalNode gives every node an address in the overlay. It has one worker; see overlay.
+// internalNode gives every node an address in the overlay. It has one worker; see assigned.
 func (o Options) internalNode() ctl.Registrar {
 	nodes := ctl.All(&corev1.NodeList{})
+	var addresses assigned
 	return ctl.Controller[*corev1.Node, plan.NodeInput]{
 		Name: "internal-node",
 		Owns: []client.Object{&netv1beta1.InternalNode{}},
@@ -45,13 +47,13 @@ func (o Options) internalNode() ctl.Registrar {
 			if in.Pods, err = podsAround(ctx, r, root); err != nil {
 				return in, err
 			}
-			if in.Overlay, err = o.overlay(ctx, r, plan.NodeOf(root), in.Networks); err != nil {
+			if in.Overlay, err = addresses.overlay(ctx, r, plan.NodeOf(root), in.Networks, o.LiqoNamespace); err != nil {
 				return in, err
 			}
 			in.Uninstalling, err = o.uninstalling(ctx, r)
 			return in, err
 		},
-		Plan: plan.InternalNode,
+		Plan: func(in plan.NodeInput) desired.Plan { return addresses.record(plan.InternalNode(in)) },
 	}
 }
 
@@ -88,27 +90,6 @@ func otherNode(a, b *corev1.Node) bool {
 	return a.UID != b.UID || !a.DeletionTimestamp.Equal(b.DeletionTimestamp) ||
 		a.Labels[api.LabelType] != b.Labels[api.LabelType] ||
 		a.Spec.PodCIDR != b.Spec.PodCIDR || !slices.Equal(a.Spec.PodCIDRs, b.Spec.PodCIDRs)
-}
-
-// overlay reads the addresses in the overlay. It asks the API server only if self is to be assigned
-// an address, because that answer grows with the number of peers.
-func (o Options) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference,
-	networks []ipamv1alpha1.Network) (plan.Overlay, error) {
-	known, err := readOverlay(ctx, r)
-	if err != nil || known.Keeps(self, networks, o.LiqoNamespace) {
-		return known, err
-	}
-	return readOverlay(ctx, r.Live)
-}
-
-func readOverlay(ctx context.Context, r client.Reader) (plan.Overlay, error) {
-	var fabrics netv1beta1.InternalFabricList
-	if err := list(ctx, r, &fabrics, client.UnsafeDisableDeepCopy); err != nil {
-		return plan.Overlay{}, err
-	}
-	var nodes netv1beta1.InternalNodeList
-	err := list(ctx, r, &nodes, client.UnsafeDisableDeepCopy)
-	return plan.Overlay{Fabrics: fabrics.Items, Nodes: nodes.Items}, err
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes/status,verbs=patch

@@ -156,15 +156,21 @@ func TestOverlayAddressIsKept(t *testing.T) {
 	network.Status.CIDR = "10.80.0.0/26"
 	for name, c := range map[string]struct {
 		own, other string
+		late       map[string]string
 		keeps      bool
 	}{
-		"its own":         {"10.80.0.33", "10.80.0.34", true},
-		"none":            {"", "10.80.0.34", false},
-		"another's":       {"10.80.0.34", "10.80.0.34", false},
-		"of another CIDR": {"10.81.0.33", "10.80.0.34", false},
-		"no address":      {"here", "10.80.0.34", false},
+		"its own":               {"10.80.0.33", "10.80.0.34", nil, true},
+		"none":                  {"", "10.80.0.34", nil, false},
+		"another's":             {"10.80.0.34", "10.80.0.34", nil, false},
+		"of another CIDR":       {"10.81.0.33", "10.80.0.34", nil, false},
+		"no address":            {"here", "10.80.0.34", nil, false},
+		"its own, assigned now": {"", "10.80.0.34", map[string]string{"own": "10.80.0.33"}, true},
+		"another's by now":      {"10.80.0.33", "10.80.0.34", map[string]string{"third": "10.80.0.33"}, false},
 	} {
-		var overlay Overlay
+		overlay := Overlay{Late: map[corev1.ObjectReference]string{}}
+		for object, address := range c.late {
+			overlay.Late[corev1.ObjectReference{Kind: "InternalFabric", Namespace: "peer", Name: object}] = address
+		}
 		for object, address := range map[string]string{"own": c.own, "other": c.other} {
 			f := netv1beta1.InternalFabric{ObjectMeta: metav1.ObjectMeta{Namespace: "peer", Name: object}}
 			f.Spec.Interface.Gateway.IP = address

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -57,28 +58,47 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 	return freeAddress([]netip.Prefix{nodes, servers, clients}[part], 0, 0, used)
 }
 
-// Overlay holds the objects that have addresses in the overlay.
+// Overlay holds the addresses in the overlay.
 type Overlay struct {
 	Fabrics []netv1beta1.InternalFabric
 	Nodes   []netv1beta1.InternalNode
+	// Late holds the addresses, by FabricOf or NodeOf, that were assigned to objects which Fabrics and
+	// Nodes may not hold yet.
+	Late map[corev1.ObjectReference]string
+}
+
+// Shown iterates over the addresses of Fabrics and Nodes, some of which may be no addresses.
+func (o Overlay) Shown() iter.Seq2[corev1.ObjectReference, string] {
+	return func(yield func(corev1.ObjectReference, string) bool) {
+		for i := range o.Fabrics {
+			if f := &o.Fabrics[i]; !yield(FabricOf(f), f.Spec.Interface.Gateway.IP) {
+				return
+			}
+		}
+		for i := range o.Nodes {
+			if n := &o.Nodes[i]; !yield(NodeOf(n), n.Spec.Interface.Node.IP) {
+				return
+			}
+		}
+	}
 }
 
 // inUse returns the overlay address of one object and those of all others.
 func (o Overlay) inUse(self corev1.ObjectReference) (string, []netip.Addr) {
 	var current string
 	var used []netip.Addr
-	note := func(kind, namespace, name, address string) {
-		if self.Kind == kind && self.Namespace == namespace && self.Name == name {
+	note := func(holder corev1.ObjectReference, address string) {
+		if holder == self {
 			current = address
 		} else if a, err := netip.ParseAddr(address); err == nil {
 			used = append(used, a)
 		}
 	}
-	for i := range o.Fabrics {
-		note("InternalFabric", o.Fabrics[i].Namespace, o.Fabrics[i].Name, o.Fabrics[i].Spec.Interface.Gateway.IP)
+	for holder, address := range o.Shown() {
+		note(holder, address)
 	}
-	for i := range o.Nodes {
-		note("InternalNode", "", o.Nodes[i].Name, o.Nodes[i].Spec.Interface.Node.IP)
+	for holder, address := range o.Late {
+		note(holder, address)
 	}
 	return current, used
 }
@@ -121,8 +141,8 @@ func FabricOf(gateway desired.Object) corev1.ObjectReference {
 }
 
 // NodeOf refers to the object that holds the overlay address of a node.
-func NodeOf(node *corev1.Node) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: "InternalNode", Name: node.Name}
+func NodeOf(node desired.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "InternalNode", Name: node.GetName()}
 }
 
 // grantedTo returns the CIDR granted to this cluster's Network of one type.
