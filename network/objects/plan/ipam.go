@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -39,22 +40,24 @@ func freeBlock(wish netip.Prefix, pools, taken []netip.Prefix) (netip.Prefix, bo
 }
 
 // firstFree returns the first block from start upwards that lies in pool and overlaps nothing
-// taken. It jumps over what is taken, so the number of steps is that of the taken prefixes and
-// not that of the blocks.
+// taken. It walks once over what is taken: there may be thousands of networks of peers.
 func firstFree(start, pool netip.Prefix, taken []netip.Prefix) (netip.Prefix, bool) {
-	for block := start; pool.Contains(block.Addr()); {
-		i := slices.IndexFunc(taken, block.Overlaps)
-		if i < 0 {
-			return block, true
+	taken = slices.SortedFunc(slices.Values(taken), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Masked().Addr().Compare(b.Masked().Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	block := start
+	for _, t := range taken {
+		if !block.Overlaps(t) {
+			continue
 		}
-		wider := netip.PrefixFrom(block.Addr(), min(block.Bits(), taken[i].Bits())).Masked()
+		wider := netip.PrefixFrom(block.Addr(), min(block.Bits(), t.Bits())).Masked()
 		next := kernel.Last(wider).Next()
 		if !next.IsValid() {
-			break
+			return netip.Prefix{}, false
 		}
 		block = netip.PrefixFrom(next, block.Bits())
 	}
-	return netip.Prefix{}, false
+	return block, pool.Contains(block.Addr())
 }
 
 // freeAddress returns an unused address of cidr. The first skip addresses are left out. The search
