@@ -244,7 +244,7 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 	if err != nil {
 		return nil, err
 	}
-	mgr = ctl.Marked(mgr, global)
+	mgr = ctl.Marked(ctl.Indexed(mgr), global)
 	for _, r := range registrars {
 		if err := r.Register(mgr); err != nil {
 			return nil, fmt.Errorf("register controller: %w", err)

@@ -22,15 +22,8 @@ type Global struct{ Labels, Annotations map[string]string }
 // Marked returns mgr with a client that adds global labels and annotations. Patches, updates and
 // objects that are replicated to peers, with their labels, do not get them.
 func Marked(mgr manager.Manager, global Global) manager.Manager {
-	return marked{mgr, marker{mgr.GetClient(), global}}
+	return withClient{mgr, marker{mgr.GetClient(), global}}
 }
-
-type marked struct {
-	manager.Manager
-	client client.Client
-}
-
-func (m marked) GetClient() client.Client { return m.client }
 
 type marker struct {
 	client.Client
