@@ -22,6 +22,7 @@ import (
 // The kernel cannot change a set that is part of a rule, so nft would replace the whole table, which
 // takes longer the more peers there are. Where our table has a large set, its sets of addresses are
 // therefore written with names, and their elements change one by one. A State has them in the rules.
+// The same applies to maps from addresses to addresses, which the kernel treats as sets with data.
 
 const (
 	// largeSet is the number of elements from which a set is large.
@@ -30,10 +31,10 @@ const (
 	fewElements = 256
 )
 
-// namedSet is a set of addresses of one family.
+// namedSet is a set of addresses of one family, or a map between them.
 type namedSet struct {
-	six      bool
-	elements string // as in a rule: sorted, separated by commas
+	six, isMap bool
+	elements   string // as in a rule: sorted, separated by commas
 }
 
 // hasRanges reports whether elements are ranges of addresses, which makes the set an interval set.
@@ -67,7 +68,7 @@ func takeSets(text string, limit int) (out apart) {
 			return out
 		}
 		b.WriteString(before)
-		field := strings.TrimSuffix(before, "!= ")
+		field, isMap := strings.CutSuffix(strings.TrimSuffix(before, "!= "), "map ")
 		four := strings.HasSuffix(field, "ip saddr ") || strings.HasSuffix(field, "ip daddr ")
 		six := strings.HasSuffix(field, "ip6 saddr ") || strings.HasSuffix(field, "ip6 daddr ")
 		if !four && !six || strings.Count(elements, ",") < limit-1 {
@@ -75,7 +76,7 @@ func takeSets(text string, limit int) (out apart) {
 			text = after
 			continue
 		}
-		set := namedSet{six, elements}
+		set := namedSet{six, isMap, elements}
 		n := slices.Index(out.sets, set)
 		if n < 0 {
 			n, out.sets = len(out.sets), append(out.sets, set)
@@ -91,14 +92,17 @@ func (a apart) String() string {
 	var b strings.Builder
 	b.WriteString(head + "\n")
 	for n, s := range a.sets {
-		kind, flags := "ipv4_addr", ""
+		what, kind, flags := "set", "ipv4_addr", ""
 		if s.six {
 			kind = "ipv6_addr"
+		}
+		if s.isMap {
+			what, kind = "map", kind+" : "+kind
 		}
 		if s.hasRanges() {
 			flags = "flags interval; "
 		}
-		fmt.Fprintf(&b, "set %s { type %s; %selements = { %s }; }\n", setName(n), kind, flags, s.elements)
+		fmt.Fprintf(&b, "%s %s { type %s; %selements = { %s }; }\n", what, setName(n), kind, flags, s.elements)
 	}
 	return b.String() + rules
 }
@@ -106,11 +110,13 @@ func (a apart) String() string {
 // putTogether returns a table that nft printed with its named sets in the rules.
 func putTogether(listed string) string {
 	var sets []string // references and the sets in their place
-	declaration := regexp.MustCompile(`(?s)\tset large\d+ \{\n.*?\n\t\}\n\n?`)
+	declaration := regexp.MustCompile(`(?s)\t(?:set|map) large\d+ \{\n.*?\n\t\}\n\n?`)
 	rules := declaration.ReplaceAllStringFunc(listed, func(set string) string {
 		_, elements, _ := strings.Cut(set, "elements = ")
 		elements, _, _ = strings.Cut(elements, " }")
-		sets = append(sets, "@"+strings.Fields(set)[1]+" ", strings.Join(strings.Fields(elements), " ")+" } ")
+		for _, end := range []string{" ", "\n"} { // @large1 begins like @large10
+			sets = append(sets, "@"+strings.Fields(set)[1]+end, strings.Join(strings.Fields(elements), " ")+" }"+end)
+		}
 		return ""
 	})
 	return strings.NewReplacer(sets...).Replace(rules)
@@ -130,7 +136,7 @@ func changeElements(old, new apart) error {
 		if before == s {
 			continue
 		}
-		if before.six != s.six || before.hasRanges() != s.hasRanges() {
+		if before.six != s.six || before.isMap != s.isMap || before.hasRanges() != s.hasRanges() {
 			return errOther
 		}
 		gone, come := plan.Differing(strings.Split(before.elements, ", "), strings.Split(s.elements, ", "))
@@ -156,14 +162,23 @@ func (b *nftBatch) elements(kind, flags, n int, s namedSet, list []string) error
 		return nil
 	}
 	var all []*nl.RtAttr
-	add := func(a netip.Addr, flags int) {
-		all = append(all, nest(unix.NFTA_LIST_ELEM, number(unix.NFTA_SET_ELEM_FLAGS, flags),
-			data(unix.NFTA_SET_ELEM_KEY, a.AsSlice())))
+	add := func(a netip.Addr, flags int, further ...*nl.RtAttr) {
+		all = append(all, nest(unix.NFTA_LIST_ELEM, append(further, number(unix.NFTA_SET_ELEM_FLAGS, flags),
+			data(unix.NFTA_SET_ELEM_KEY, a.AsSlice()))...))
 	}
 	for _, text := range list {
-		first, last, err := ends(text)
+		key, value, _ := strings.Cut(text, " : ")
+		first, last, err := ends(key)
 		if err != nil {
 			return err
+		}
+		if s.isMap {
+			to, err := netip.ParseAddr(value)
+			if err != nil {
+				return err
+			}
+			add(first, 0, data(unix.NFTA_SET_ELEM_DATA, to.AsSlice()))
+			continue
 		}
 		add(first, 0)
 		if end := last.Next(); s.hasRanges() && end.IsValid() {
