@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -296,7 +297,7 @@ func (w *world) create(t testing.TB, objects ...client.Object) {
 		}
 		status.SetResourceVersion(o.GetResourceVersion())
 		switch status.(type) {
-		case *netv1beta1.InternalNode, *netv1beta1.Configuration:
+		case *netv1beta1.InternalNode, *netv1beta1.Configuration, *ipamv1alpha1.IP:
 			if err := w.client.Status().Update(t.Context(), status); err != nil {
 				t.Fatalf("status of %T %s: %v", o, o.GetName(), err)
 			}

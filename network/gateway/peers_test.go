@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	"github.com/liqo-go/liqo/internal/space"
 )
@@ -41,7 +42,7 @@ func changeOnePeer(b *testing.B, n int) {
 	var last *netv1beta1.InternalFabric
 	for i := range n {
 		last = fabricOf(i)
-		w.create(b, last)
+		w.create(b, unknownSourceOf(i), last)
 	}
 	for _, s := range []*space.Space{w.Node, w.Gateway} {
 		space.Eventually(b, "all peers", func() error {
@@ -89,6 +90,15 @@ func fabricOf(i int) *netv1beta1.InternalFabric {
 				Gateway: netv1beta1.InternalFabricGatewayInterface{IP: "10.81." + at},
 			},
 		},
+	}
+}
+
+// unknownSourceOf returns the IP of a peer for packets from outside its ranges.
+func unknownSourceOf(i int) *ipamv1alpha1.IP {
+	at := fmt.Sprintf("%d.%d", 1+i/250, 1+i%250)
+	return &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: fmt.Sprintf("peer-%04d", i)},
+		Spec:       ipamv1alpha1.IPSpec{IP: "12." + at + ".0"}, Status: ipamv1alpha1.IPStatus{IP: "10.90." + at},
 	}
 }
 

@@ -440,5 +440,5 @@ func (a addressRange) short() string {
 	if a.prefix.IsValid() {
 		return a.prefix.String()
 	}
-	return a.span.String()
+	return string(a.span.AppendTo(nil))
 }

@@ -103,7 +103,12 @@ const keepalive = 25
 // tracking see remapped addresses only. A pod of the peer may even have the address of the gateway
 // pod.
 func GatewayState(in GatewayStateInput) State {
-	s := joinOverlay(in.Self, in.members(), in.Under, in.Port)
+	in.Exposed = slices.Clone(in.Exposed) // sorted, so that of two with the same external address the same one always wins
+	slices.SortFunc(in.Exposed, func(a, b Exposed) int {
+		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
+	})
+	members := in.members()
+	s := joinOverlay(in.Self, members, in.Under, in.Port)
 	for n := range in.tunnels() {
 		in.addTunnel(&s, n)
 	}
@@ -122,7 +127,7 @@ func GatewayState(in GatewayStateInput) State {
 		}
 	}
 	if node, ok := in.targetNode(); ok {
-		for _, a := range in.targets() {
+		for _, a := range in.targets(members) {
 			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a),
 				Via: inFamily(node.Overlay, a.Is6())})
 		}
@@ -157,22 +162,25 @@ func (in GatewayStateInput) targetNode() (Member, bool) {
 }
 
 // targets returns the targets of IP objects that need a route of their own; members of the overlay
-// have one.
-func (in GatewayStateInput) targets() []netip.Addr {
+// have one. There may be thousands of both.
+func (in GatewayStateInput) targets(members []Member) []netip.Addr {
 	if len(in.Exposed) == 0 {
 		return nil
 	}
-	known := slices.Concat(in.Pods, in.localRanges())
-	for _, m := range in.members() {
-		known = append(known, m.CIDRs...)
-		known = append(known, hosts(inFamilies(m.Overlay, true))...)
+	ranges := slices.Concat(in.Pods, in.localRanges())
+	for _, m := range members {
+		ranges = append(ranges, m.CIDRs...)
+		ranges = append(ranges, hosts(inFamilies(m.Overlay, true))...)
+	}
+	known, masqueraded := spans(ranges), map[netip.Addr]bool{}
+	for _, e := range in.Exposed {
+		if e.Masquerade {
+			masqueraded[e.Target] = true
+		}
 	}
 	var out []netip.Addr
 	for _, e := range in.Exposed {
-		inside := netv1beta1.Ranges(known).Contains(e.Target)
-		masqueraded := slices.ContainsFunc(in.Exposed,
-			func(x Exposed) bool { return x.Target == e.Target && x.Masquerade })
-		if !inside && !masqueraded {
+		if !masqueraded[e.Target] && !covered(known, e.Target) {
 			out = append(out, e.Target)
 		}
 	}
@@ -337,15 +345,10 @@ func (in GatewayStateInput) exposures(families ...family) map[netip.Addr]netip.A
 	return targets
 }
 
-// exposedOf returns the IP objects of a family, sorted by address. If two objects share an external
-// address, the same one always wins.
+// exposedOf returns the IP objects of a family in the order of Exposed.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
-	out := slices.DeleteFunc(slices.Clone(in.Exposed),
+	return slices.DeleteFunc(slices.Clone(in.Exposed),
 		func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
-	slices.SortFunc(out, func(a, b Exposed) int {
-		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
-	})
-	return out
 }
 
 // sources translates the source of leaving packets to an address the other side can answer. The

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -111,17 +112,29 @@ type span struct{ from, to netip.Addr }
 
 // set prints prefixes of one family.
 func set(list []netip.Prefix) string {
-	var words []string
 	if slices.ContainsFunc(list, func(p netip.Prefix) bool { return !p.IsSingleIP() }) {
-		for _, s := range spans(list) {
-			words = append(words, s.String())
-		}
-	} else {
-		for _, a := range addresses(list) {
-			words = append(words, a.String())
-		}
+		return printed(spans(list))
 	}
-	return braced(words)
+	return printed(addresses(list))
+}
+
+// printed prints a set. Elements are appended to one text, because there may be thousands.
+func printed[T interface{ AppendTo(to []byte) []byte }](list []T) string {
+	if len(list) == 1 {
+		return string(list[0].AppendTo(nil))
+	}
+	text := make([]byte, 0, 20*len(list))
+	for i, x := range list {
+		text = x.AppendTo(append(text, separator(i)...))
+	}
+	return "{ " + string(text) + " }"
+}
+
+func separator(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return ", "
 }
 
 // quotedSet prints a set of names in the order of nft: as numbers with the most significant byte
@@ -181,26 +194,44 @@ func spans(list []netip.Prefix) []span {
 	return out
 }
 
-// String prints a span as a prefix if it is one, else as its two ends.
-func (s span) String() string {
+// covered reports whether one of the spans that spans returned contains an address.
+func covered(list []span, a netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(list, a, func(s span, a netip.Addr) int { return s.from.Compare(a) })
+	return found || i > 0 && !list[i-1].to.Less(a)
+}
+
+// AppendTo appends a span as a prefix if it is one, else as its two ends.
+func (s span) AppendTo(text []byte) []byte {
 	if s.from == s.to {
-		return s.from.String()
+		return s.from.AppendTo(text)
 	}
-	for bits := s.from.BitLen() - 1; bits >= 0; bits-- { // most are small
-		if p := netip.PrefixFrom(s.from, bits); First(p) == s.from && Last(p) == s.to {
-			return p.String()
+	if p := netip.PrefixFrom(s.from, commonBits(s.from, s.to)); First(p) == s.from && Last(p) == s.to {
+		return p.AppendTo(text)
+	}
+	return s.to.AppendTo(append(s.from.AppendTo(text), '-'))
+}
+
+// commonBits returns the number of leading bits that two addresses of a family have in common.
+func commonBits(a, b netip.Addr) (n int) {
+	x, y := a.AsSlice(), b.AsSlice()
+	for i := range x {
+		same := bits.LeadingZeros8(x[i] ^ y[i])
+		if n += same; same < 8 {
+			break
 		}
 	}
-	return s.from.String() + "-" + s.to.String()
+	return n
 }
 
 // mapping prints a map of addresses.
 func mapping(m map[netip.Addr]netip.Addr) string {
-	var words []string
-	for _, k := range slices.SortedFunc(maps.Keys(m), netip.Addr.Compare) {
-		words = append(words, fmt.Sprintf("%s : %s", k, m[k]))
+	keys := slices.AppendSeq(make([]netip.Addr, 0, len(m)), maps.Keys(m))
+	slices.SortFunc(keys, netip.Addr.Compare)
+	text := make([]byte, 0, 32*len(m))
+	for i, k := range keys {
+		text = m[k].AppendTo(append(k.AppendTo(append(text, separator(i)...)), " : "...))
 	}
-	return "{ " + strings.Join(words, ", ") + " }"
+	return "{ " + string(text) + " }"
 }
 
 func hosts(list []netip.Addr) []netip.Prefix {
