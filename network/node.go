@@ -47,7 +47,8 @@ func (o Options) internalNode() ctl.Registrar {
 			if in.Pods, err = podsAround(ctx, r, root); err != nil {
 				return in, err
 			}
-			if in.Overlay, err = addresses.overlay(ctx, r, plan.NodeOf(root), in.Networks, o.LiqoNamespace); err != nil {
+			in.Overlay, err = addresses.overlay(ctx, r, plan.NodeOf(root), in.Networks, o.LiqoNamespace)
+			if err != nil {
 				return in, err
 			}
 			in.Uninstalling, err = o.uninstalling(ctx, r)

@@ -54,7 +54,7 @@ func (c *indexed) List(ctx context.Context, list client.ObjectList, opts ...clie
 		return c.Client.List(ctx, list, opts...)
 	}
 	switch list.(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadataList: // they are not read from the cache, or from another one
+	case runtime.Unstructured, *metav1.PartialObjectMetadataList: // read from elsewhere
 		return c.Client.List(ctx, list, opts...)
 	}
 	if peer, ok := asked.LabelSelector.RequiresExactMatch(api.LabelRemoteClusterID); ok {

@@ -103,11 +103,11 @@ const keepalive = 25
 // tracking see remapped addresses only. A pod of the peer may even have the address of the gateway
 // pod.
 func GatewayState(in GatewayStateInput) State {
-	in.Exposed = slices.Clone(in.Exposed) // sorted, so that of two with the same external address the same one always wins
-	slices.SortFunc(in.Exposed, func(a, b Exposed) int {
+	// Of two IP objects with the same external address the same one always wins.
+	in.Exposed = slices.SortedFunc(slices.Values(in.Exposed), func(a, b Exposed) int {
 		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
 	})
-	members := in.members()
+	members, routed := distinct(in.Self, in.localRanges(), in.Nodes, in.Gateways)
 	s := joinOverlay(in.Self, members, in.Under, in.Port)
 	for n := range in.tunnels() {
 		in.addTunnel(&s, n)
@@ -127,7 +127,7 @@ func GatewayState(in GatewayStateInput) State {
 		}
 	}
 	if node, ok := in.targetNode(); ok {
-		for _, a := range in.targets(members) {
+		for _, a := range in.targets(routed) {
 			s.Routes = append(s.Routes, Route{Device: api.OverlayInterface, To: host(a),
 				Via: inFamily(node.Overlay, a.Is6())})
 		}
@@ -143,11 +143,6 @@ func GatewayState(in GatewayStateInput) State {
 	return s
 }
 
-// members returns the nodes and gateways at the other ends of the overlay.
-func (in GatewayStateInput) members() []Member {
-	return distinct(in.Self, in.localRanges(), in.Nodes, in.Gateways)
-}
-
 // targetNode returns the node that routes to targets outside the pods: the gateway's own node, else the
 // first by name. A CNI would drop foreign sources from a pod, so packets cannot leave by the pod's
 // own device.
@@ -161,18 +156,11 @@ func (in GatewayStateInput) targetNode() (Member, bool) {
 	return best, best.ready() && in.Self.ready()
 }
 
-// targets returns the targets of IP objects that need a route of their own; members of the overlay
-// have one. There may be thousands of both.
-func (in GatewayStateInput) targets(members []Member) []netip.Addr {
-	if len(in.Exposed) == 0 {
-		return nil
-	}
-	ranges := slices.Concat(in.Pods, in.localRanges())
-	for _, m := range members {
-		ranges = append(ranges, m.CIDRs...)
-		ranges = append(ranges, hosts(inFamilies(m.Overlay, true))...)
-	}
-	known, masqueraded := spans(ranges), map[netip.Addr]bool{}
+// targets returns the targets of IP objects that need a route of their own: those outside the pods'
+// ranges and what has a route. There may be thousands of both.
+func (in GatewayStateInput) targets(routed prefixes) []netip.Addr {
+	routed.add(netip.PrefixFrom(inFamily(netip.IPv4Unspecified(), true), 96)) // members' next hops for IPv6
+	masqueraded := map[netip.Addr]bool{}
 	for _, e := range in.Exposed {
 		if e.Masquerade {
 			masqueraded[e.Target] = true
@@ -180,7 +168,7 @@ func (in GatewayStateInput) targets(members []Member) []netip.Addr {
 	}
 	var out []netip.Addr
 	for _, e := range in.Exposed {
-		if !masqueraded[e.Target] && !covered(known, e.Target) {
+		if !masqueraded[e.Target] && !routed.contain(e.Target) && !netv1beta1.Ranges(in.Pods).Contains(e.Target) {
 			out = append(out, e.Target)
 		}
 	}

@@ -101,8 +101,9 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 // distinct returns the members that are ready, ordered by overlay address. A member whose address
 // is taken is left out, and so are CIDRs that are taken by another member or by the caller: each
 // can have one route only. Members with an outer address of the other family are left out too. The
-// device cannot reach them, and the kernel would refuse their entry with all that follow.
-func distinct(self Member, taken []netip.Prefix, lists ...[]Member) []Member {
+// device cannot reach them, and the kernel would refuse their entry with all that follow. It also
+// returns all that is taken then.
+func distinct(self Member, taken []netip.Prefix, lists ...[]Member) ([]Member, prefixes) {
 	var sorted []*Member // pointers, because members are large and there may be thousands
 	ranges := 0
 	for _, list := range lists {
@@ -114,32 +115,52 @@ func distinct(self Member, taken []netip.Prefix, lists ...[]Member) []Member {
 	slices.SortFunc(sorted, func(a, b *Member) int {
 		return cmp.Or(a.Overlay.Compare(b.Overlay), strings.Compare(a.Name, b.Name))
 	})
-	known := make(map[netip.Prefix]struct{}, 1+len(taken)+len(sorted)+ranges)
-	add := func(p netip.Prefix) (isNew bool) {
-		before := len(known)
-		known[p] = struct{}{}
-		return len(known) > before
-	}
-	add(host(self.Overlay))
+	known := prefixes{all: make(map[netip.Prefix]struct{}, 1+len(taken)+len(sorted)+ranges)}
+	known.add(host(self.Overlay))
 	for _, p := range taken {
-		add(p)
+		known.add(p)
 	}
 	out, kept := make([]Member, 0, len(sorted)), make([]netip.Prefix, 0, ranges)
 	for _, m := range sorted {
 		otherFamily := m.hasOuter() && self.Outer.IsValid() && m.Outer.Is4() != self.Outer.Is4()
-		if !m.ready() || otherFamily || !add(host(m.Overlay)) {
+		if !m.ready() || otherFamily || !known.add(host(m.Overlay)) {
 			continue
 		}
 		from := len(kept)
 		for _, p := range m.CIDRs {
-			if add(p) {
+			if known.add(p) {
 				kept = append(kept, p)
 			}
 		}
 		out = append(out, *m)
 		out[len(out)-1].CIDRs = slices.Clip(kept[from:])
 	}
-	return out
+	return out, known
+}
+
+// prefixes is a set of prefixes in which addresses are looked up.
+type prefixes struct {
+	all     map[netip.Prefix]struct{}
+	lengths []int // of the prefixes, each once
+}
+
+// add adds a prefix and reports whether it is new.
+func (s *prefixes) add(p netip.Prefix) bool {
+	before := len(s.all)
+	s.all[p] = struct{}{}
+	if !slices.Contains(s.lengths, p.Bits()) {
+		s.lengths = append(s.lengths, p.Bits())
+	}
+	return len(s.all) > before
+}
+
+// contain reports whether an address lies in one of the prefixes, which are masked.
+func (s prefixes) contain(a netip.Addr) bool {
+	return slices.ContainsFunc(s.lengths, func(bits int) bool {
+		p, err := a.Prefix(bits)
+		_, ok := s.all[p]
+		return err == nil && ok
+	})
 }
 
 // lead adds the entries and routes for another member. A member without an outer address keeps its

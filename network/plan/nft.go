@@ -194,12 +194,6 @@ func spans(list []netip.Prefix) []span {
 	return out
 }
 
-// covered reports whether one of the spans that spans returned contains an address.
-func covered(list []span, a netip.Addr) bool {
-	i, found := slices.BinarySearchFunc(list, a, func(s span, a netip.Addr) int { return s.from.Compare(a) })
-	return found || i > 0 && !list[i-1].to.Less(a)
-}
-
 // AppendTo appends a span as a prefix if it is one, else as its two ends.
 func (s span) AppendTo(text []byte) []byte {
 	if s.from == s.to {

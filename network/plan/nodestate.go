@@ -51,7 +51,8 @@ func NodeState(in NodeStateInput) State {
 		return State{}
 	}
 	excepted := in.excepted()
-	s := joinOverlay(in.Self, distinct(in.Self, excepted, in.Gateways), in.Under, in.Port)
+	gateways, _ := distinct(in.Self, excepted, in.Gateways)
+	s := joinOverlay(in.Self, gateways, in.Under, in.Port)
 	if len(s.Overlays) == 0 {
 		return State{}
 	}
