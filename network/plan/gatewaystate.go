@@ -103,10 +103,7 @@ const keepalive = 25
 // tracking see remapped addresses only. A pod of the peer may even have the address of the gateway
 // pod.
 func GatewayState(in GatewayStateInput) State {
-	// Of two IP objects with the same external address the same one always wins.
-	in.Exposed = slices.SortedFunc(slices.Values(in.Exposed), func(a, b Exposed) int {
-		return cmp.Or(a.External.Compare(b.External), a.Target.Compare(b.Target))
-	})
+	in.Exposed = translatable(in.Exposed)
 	members, routed := distinct(in.Self, in.localRanges(), in.Nodes, in.Gateways)
 	s := joinOverlay(in.Self, members, in.Under, in.Port)
 	for n := range in.tunnels() {
@@ -137,7 +134,7 @@ func GatewayState(in GatewayStateInput) State {
 		priority++ // behind what is spread, which is behind users' rules
 	}
 	s.Rules = append(rulesFor(s.Routes, priority, true), in.spreadRules()...)
-	s.Quotes, s.Exposure = in.quotes(), Exposure{Targets: in.exposures(families()...), Ranges: in.External}
+	s.Quotes, s.Exposure = in.quotes(), Exposure{Targets: in.exposures(), Ranges: in.External}
 	s.Table = table(in.fromPeer(), in.spread(), in.toPeer(), in.relayed(), in.exposed(), in.sources(),
 		in.forward(longest), in.input())
 	return s
@@ -315,28 +312,39 @@ func (in GatewayStateInput) remote(f family) netv1beta1.Mappings {
 func (in GatewayStateInput) exposed() chain {
 	c := chain{name: "exposed", base: "nat hook prerouting priority dstnat"}
 	for _, f := range families() {
-		if targets := in.exposures(f); len(targets) > 0 {
+		var targets []mapped
+		for _, e := range in.exposedOf(f) {
+			targets = append(targets, mapped{e.External, e.Target})
+		}
+		if len(targets) > 0 {
 			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", in.device(), f.name, f.name, mapping(targets)))
 		}
 	}
 	return c
 }
 
-// exposures maps external addresses of some families to their targets.
-func (in GatewayStateInput) exposures(families ...family) map[netip.Addr]netip.Addr {
-	targets := map[netip.Addr]netip.Addr{}
-	for _, f := range families {
-		for _, e := range in.exposedOf(f) {
-			targets[e.External] = e.Target
-		}
+// exposures maps the external addresses to their targets.
+func (in GatewayStateInput) exposures() map[netip.Addr]netip.Addr {
+	targets := make(map[netip.Addr]netip.Addr, len(in.Exposed))
+	for _, e := range in.Exposed {
+		targets[e.External] = e.Target
 	}
 	return targets
 }
 
+// translatable returns the IP objects whose addresses are of one family, sorted by external address. If
+// two have the same, the same one is always left out.
+func translatable(list []Exposed) []Exposed {
+	list = slices.DeleteFunc(slices.Clone(list), func(e Exposed) bool { return e.External.Is6() != e.Target.Is6() })
+	slices.SortFunc(list, func(a, b Exposed) int {
+		return cmp.Or(a.External.Compare(b.External), b.Target.Compare(a.Target))
+	})
+	return slices.CompactFunc(list, func(a, b Exposed) bool { return a.External == b.External })
+}
+
 // exposedOf returns the IP objects of a family in the order of Exposed.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
-	return slices.DeleteFunc(slices.Clone(in.Exposed),
-		func(e Exposed) bool { return e.External.Is6() != f.six || e.Target.Is6() != f.six })
+	return slices.DeleteFunc(slices.Clone(in.Exposed), func(e Exposed) bool { return e.External.Is6() != f.six })
 }
 
 // sources translates the source of leaving packets to an address the other side can answer. The
@@ -368,11 +376,9 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 	if keep, ok := f.match("saddr", slices.Concat(in.Pods, in.own())); ok {
 		out = append(out, keep+" accept")
 	}
-	external := map[netip.Addr]netip.Addr{}
+	var external []mapped
 	for _, e := range in.exposedOf(f) {
-		if _, ok := external[e.Target]; !ok {
-			external[e.Target] = e.External
-		}
+		external = append(external, mapped{e.Target, e.External})
 	}
 	if len(external) > 0 {
 		out = append(out, fmt.Sprintf("snat %s to %s saddr map %s", f.name, f.name, mapping(external)))

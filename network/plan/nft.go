@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -118,23 +117,27 @@ func set(list []netip.Prefix) string {
 	return printed(addresses(list))
 }
 
-// printed prints a set. Elements are appended to one text, because there may be thousands.
-func printed[T interface{ AppendTo(to []byte) []byte }](list []T) string {
+// printed prints a set.
+func printed[T element](list []T) string {
 	if len(list) == 1 {
-		return string(list[0].AppendTo(nil))
+		return commaSeparated(list)
 	}
-	text := make([]byte, 0, 20*len(list))
-	for i, x := range list {
-		text = x.AppendTo(append(text, separator(i)...))
-	}
-	return "{ " + string(text) + " }"
+	return "{ " + commaSeparated(list) + " }"
 }
 
-func separator(i int) string {
-	if i == 0 {
-		return ""
+// element is an element of a set or map.
+type element interface{ AppendTo(text []byte) []byte }
+
+// commaSeparated prints elements. It appends them to one text, because there may be thousands.
+func commaSeparated[T element](list []T) string {
+	text := make([]byte, 0, 32*len(list))
+	for i, x := range list {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = x.AppendTo(text)
 	}
-	return ", "
+	return string(text)
 }
 
 // quotedSet prints a set of names in the order of nft: as numbers with the most significant byte
@@ -217,15 +220,19 @@ func commonBits(a, b netip.Addr) (n int) {
 	return n
 }
 
-// mapping prints a map of addresses.
-func mapping(m map[netip.Addr]netip.Addr) string {
-	keys := slices.AppendSeq(make([]netip.Addr, 0, len(m)), maps.Keys(m))
-	slices.SortFunc(keys, netip.Addr.Compare)
-	text := make([]byte, 0, 32*len(m))
-	for i, k := range keys {
-		text = m[k].AppendTo(append(k.AppendTo(append(text, separator(i)...)), " : "...))
-	}
-	return "{ " + string(text) + " }"
+// mapped is an element of a map of addresses.
+type mapped struct{ key, value netip.Addr }
+
+// AppendTo appends the element as nft prints it.
+func (p mapped) AppendTo(text []byte) []byte {
+	return p.value.AppendTo(append(p.key.AppendTo(text), " : "...))
+}
+
+// mapping prints a map of addresses; of elements with the same key the first.
+func mapping(list []mapped) string {
+	slices.SortStableFunc(list, func(a, b mapped) int { return a.key.Compare(b.key) })
+	list = slices.CompactFunc(list, func(a, b mapped) bool { return a.key == b.key })
+	return "{ " + commaSeparated(list) + " }"
 }
 
 func hosts(list []netip.Addr) []netip.Prefix {

@@ -239,10 +239,10 @@ func (in NodeStateInput) leaving(own []Address) chain {
 // single addresses.
 func (f family) bindings(list []netip.Prefix) []string {
 	var out []string
-	single := map[netip.Addr]netip.Addr{}
+	var single []mapped
 	for _, p := range f.of(list) {
 		if p.IsSingleIP() {
-			single[p.Addr()] = p.Addr()
+			single = append(single, mapped{p.Addr(), p.Addr()})
 			continue
 		}
 		p = p.Masked()
