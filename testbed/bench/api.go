@@ -174,10 +174,15 @@ func watch[T any](ctx context.Context, a api, path string, see func(T)) error {
 
 // eventually asks every 50 ms until the answer is yes.
 func eventually(ctx context.Context, what string, within time.Duration, ask func() (bool, error)) error {
+	return eventuallyEvery(ctx, 50*time.Millisecond, what, within, ask)
+}
+
+func eventuallyEvery(ctx context.Context, pause time.Duration, what string, within time.Duration,
+	ask func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%s: not within %s", what, within))
 	defer cancel()
 	var last error
-	for tick := time.NewTicker(50 * time.Millisecond); ; {
+	for tick := time.NewTicker(pause); ; {
 		ok, err := ask()
 		if ok && err == nil {
 			return nil

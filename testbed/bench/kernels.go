@@ -96,8 +96,11 @@ func (w *routeWatch) await(ctx context.Context, via string, gone bool) (time.Tim
 // count is how many of each thing of ours there are.
 func count(ctx context.Context, pid int) (map[string]float64, error) {
 	all := map[string]float64{}
+	var err error
+	if all["routes"], err = countRoutes(ctx, pid); err != nil {
+		return nil, err
+	}
 	for what, command := range map[string]string{
-		"routes":     "ip route show table " + liqoTable,
 		"rules":      "ip rule show table " + liqoTable,
 		"neighbours": "ip neighbour show nud permanent dev liqo.ovl",
 		"forwards":   "bridge fdb show dev liqo.ovl",
@@ -123,6 +126,11 @@ func count(ctx context.Context, pid int) (map[string]float64, error) {
 		}
 	}
 	return all, nil
+}
+
+func countRoutes(ctx context.Context, pid int) (float64, error) {
+	printed, err := output(inNetOf(ctx, pid, "ip", "route", "show", "table", liqoTable))
+	return float64(strings.Count(printed, "\n")), err
 }
 
 // elements are those of all sets within a part of a rule.

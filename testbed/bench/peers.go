@@ -277,14 +277,19 @@ func (b *bed) ensureTemplate(ctx context.Context) error {
 // patienceFor is how long something may take with a number of peers.
 func patienceFor(n int) time.Duration { return patience * time.Duration(1+n/100) }
 
+// pauseFor is the time between two questions about so many peers. What answers them would otherwise take a good part of
+// the CPU of what is measured.
+func pauseFor(n int) time.Duration { return 50 * time.Millisecond * time.Duration(1+n/20) }
+
 // awaitPeers returns when the kernels have the same for each peer: a route to its gateway and
 // one to each of its two ranges.
 func awaitPeers(ctx context.Context, kernels []kernel, without crowd, n int) error {
 	for _, k := range kernels {
 		want := without.counts[k.title()]["routes"] + 3*float64(n)
-		err := eventually(ctx, fmt.Sprintf("%s has %g routes", k.title(), want), patienceFor(n), func() (bool, error) {
-			have, err := count(ctx, k.pid)
-			return have["routes"] == want, err
+		what := fmt.Sprintf("%s has %g routes", k.title(), want)
+		err := eventuallyEvery(ctx, pauseFor(n), what, patienceFor(n), func() (bool, error) {
+			have, err := countRoutes(ctx, k.pid)
+			return have == want, err
 		})
 		if err != nil {
 			return err
@@ -308,7 +313,8 @@ func (b *bed) removePeers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = eventually(ctx, "the namespaces of all peers are gone", patienceFor(len(found.Items)), func() (bool, error) {
+	n := len(found.Items)
+	err = eventuallyEvery(ctx, pauseFor(n), "the namespaces of all peers are gone", patienceFor(n), func() (bool, error) {
 		var left namespaces
 		err := b.rome.api.get(ctx, path+"?labelSelector=type%3D"+peersLabel, &left)
 		return len(left.Items) == 0, err
@@ -334,7 +340,7 @@ func (b *bed) leave(ctx context.Context, n int, began time.Time) (steps string, 
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			errs[i] = eventually(ctx, name+" of all peers are gone", patienceFor(n), func() (bool, error) {
+			errs[i] = eventuallyEvery(ctx, pauseFor(n), name+" of all peers are gone", patienceFor(n), func() (bool, error) {
 				var left struct{ Items []struct{} }
 				err := b.rome.api.get(ctx, kinds[name]+"?limit=1&labelSelector=liqo.io%2Fremote-cluster-id,liqo.io%2Fremote-cluster-id%21%3Dmilan", &left)
 				return len(left.Items) == 0, err
