@@ -1492,18 +1492,22 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	const turin = "liqo-tenant-turin"
 	w.create(w.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: turin}})
 	w.create(w.home, &offv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "turin-1", Namespace: turin}, Spec: offv1beta1.VirtualNodeSpec{ClusterID: "turin"}})
-	conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "turin", Namespace: turin, Labels: map[string]string{api.LabelRemoteClusterID: "turin"}}}
-	conf.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.30.0.0/16"}}}
-	w.create(w.home, conf)
-	conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.73.0.0/16"}}}
-	w.must("status of configuration", w.home.Status().Update(t.Context(), conf))
+	for id, pods := range map[string]string{"turin": "10.73.0.0/16", "bern": "10.74.0.0/16"} { // bern provides no node
+		conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: turin, Labels: map[string]string{api.LabelRemoteClusterID: id}}}
+		conf.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{"10.30.0.0/16"}}}
+		w.create(w.home, conf)
+		conf.Status.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{pods}}}
+		w.must("status of configuration", w.home.Status().Update(t.Context(), conf))
+	}
 	service.Annotations = map[string]string{api.AnnotationUseDirectConnections: "true"}
 	w.must("want direct connections", w.home.Update(t.Context(), service))
 	direct := discoveryv1.Endpoint{Addresses: []string{"10.73.1.1"}, NodeName: new("turin-1")}
-	slice.Endpoints = append(slice.Endpoints, direct)
+	byHand := discoveryv1.Endpoint{Addresses: []string{"10.73.1.2"}}
+	slice.Endpoints = append(slice.Endpoints, direct, byHand, discoveryv1.Endpoint{Addresses: []string{"10.74.1.1"}})
 	w.must("update", w.home.Update(t.Context(), slice))
-	addresses("10.10.3.3", "10.30.1.1")
-	if err := equal(`{"turin":["10.30.1.1"]}`, remote.Annotations[api.AnnotationDirectConnectionsData]); err != nil {
+	w.event("web-1", "FailedReflection", "10.74.1.1 not found")
+	addresses("10.10.3.3", "10.30.1.1", "10.30.1.2")
+	if err := equal(`{"turin":["10.30.1.1","10.30.1.2"]}`, remote.Annotations[api.AnnotationDirectConnectionsData]); err != nil {
 		t.Error(err)
 	}
 	slice.Endpoints = slice.Endpoints[:2]

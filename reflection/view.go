@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -243,12 +244,18 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// addresses reads how this cluster maps the pod CIDRs of the provider and of further providers.
+// addresses reads how this cluster maps the pod CIDRs of the provider and of further providers, which
+// nodes has found. Other peers, of which there may be thousands, do not change the view.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}); err != nil {
 		return fmt.Errorf("list configurations: %w", err)
 	}
+	providers := slices.Collect(maps.Values(out.OtherNodes))
+	configurations.Items = slices.DeleteFunc(configurations.Items, func(c netv1beta1.Configuration) bool {
+		id := c.Labels[api.LabelRemoteClusterID]
+		return id != v.Provider && !slices.Contains(providers, id)
+	})
 	slices.SortFunc(configurations.Items, func(a, b netv1beta1.Configuration) int { // for equal views
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
