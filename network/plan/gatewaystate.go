@@ -312,9 +312,10 @@ func (in GatewayStateInput) remote(f family) netv1beta1.Mappings {
 func (in GatewayStateInput) exposed() chain {
 	c := chain{name: "exposed", base: "nat hook prerouting priority dstnat"}
 	for _, f := range families() {
-		var targets []mapped
-		for _, e := range in.exposedOf(f) {
-			targets = append(targets, mapped{e.External, e.Target})
+		exposed := in.exposedOf(f)
+		targets := make([]mapped, len(exposed))
+		for i, e := range exposed {
+			targets[i] = mapped{e.External, e.Target}
 		}
 		if len(targets) > 0 {
 			c.add(fmt.Sprintf("iifname %q dnat %s to %s daddr map %s", in.device(), f.name, f.name, mapping(targets)))
@@ -342,9 +343,16 @@ func translatable(list []Exposed) []Exposed {
 	return slices.CompactFunc(list, func(a, b Exposed) bool { return a.External == b.External })
 }
 
-// exposedOf returns the IP objects of a family in the order of Exposed.
+// exposedOf returns the IP objects of a family: IPv4 is sorted before IPv6.
 func (in GatewayStateInput) exposedOf(f family) []Exposed {
-	return slices.DeleteFunc(slices.Clone(in.Exposed), func(e Exposed) bool { return e.External.Is6() != f.six })
+	six := slices.IndexFunc(in.Exposed, func(e Exposed) bool { return e.External.Is6() })
+	if six < 0 {
+		six = len(in.Exposed)
+	}
+	if f.six {
+		return in.Exposed[six:]
+	}
+	return in.Exposed[:six]
 }
 
 // sources translates the source of leaving packets to an address the other side can answer. The
@@ -376,9 +384,10 @@ func (in GatewayStateInput) sourcesOf(f family) []string {
 	if keep, ok := f.match("saddr", slices.Concat(in.Pods, in.own())); ok {
 		out = append(out, keep+" accept")
 	}
-	var external []mapped
-	for _, e := range in.exposedOf(f) {
-		external = append(external, mapped{e.Target, e.External})
+	exposed := in.exposedOf(f)
+	external := make([]mapped, len(exposed))
+	for i, e := range exposed {
+		external[i] = mapped{e.Target, e.External}
 	}
 	if len(external) > 0 {
 		out = append(out, fmt.Sprintf("snat %s to %s saddr map %s", f.name, f.name, mapping(external)))

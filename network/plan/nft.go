@@ -228,9 +228,9 @@ func (p mapped) AppendTo(text []byte) []byte {
 	return p.value.AppendTo(append(p.key.AppendTo(text), " : "...))
 }
 
-// mapping prints a map of addresses; of elements with the same key the first.
+// mapping prints a map of addresses; of elements with the same key that with the lowest value.
 func mapping(list []mapped) string {
-	slices.SortStableFunc(list, func(a, b mapped) int { return a.key.Compare(b.key) })
+	slices.SortFunc(list, func(a, b mapped) int { return cmp.Or(a.key.Compare(b.key), a.value.Compare(b.value)) })
 	list = slices.CompactFunc(list, func(a, b mapped) bool { return a.key == b.key })
 	return "{ " + commaSeparated(list) + " }"
 }

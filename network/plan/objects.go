@@ -132,7 +132,7 @@ func frameSources(fabrics []*netv1beta1.InternalFabric, nodes []*netv1beta1.Inte
 }
 
 func exposedBy(ips []*ipamv1alpha1.IP) []Exposed {
-	var out []Exposed
+	out := make([]Exposed, 0, len(ips))
 	for _, ip := range undeleted(ips) {
 		e := Exposed{External: parseAddr(ip.Status.IP), Target: parseAddr(ip.Spec.IP), Masquerade: ip.Spec.Masquerade}
 		if e.External.IsValid() && e.Target.IsValid() {
