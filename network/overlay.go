@@ -17,8 +17,8 @@ import (
 )
 
 // assigned holds the addresses in the overlay that one controller assigned and the cache may not show
-// yet. The controller has one worker and its own part of the addresses, so with these and the cache it
-// knows all that matter. Otherwise it would have to list thousands of objects from the API server for
+// yet. The controller has one worker and its own part of the addresses, so the cache and these together
+// are complete. Otherwise the controller would have to list thousands of objects from the API server for
 // each new gateway. The zero value is ready to use.
 type assigned struct {
 	late map[corev1.ObjectReference]string
@@ -27,12 +27,13 @@ type assigned struct {
 	caughtUp bool
 }
 
-// maxLate is the number of addresses in late at which the API server is asked again. The cache is seldom
-// late by so many; what stays are the addresses of objects that were deleted before it showed them, or
-// that never came to be.
+// maxLate is the number of addresses in late from which the API server is asked again. The cache rarely
+// lags by so many. An address stays in late if its object was deleted before the cache showed it, or was
+// never created.
 const maxLate = 100
 
-// overlay reads the addresses in the overlay, including the last one assigned unless self keeps its own.
+// overlay reads the addresses in the overlay. They include the last assigned one, unless self keeps its
+// address.
 func (a *assigned) overlay(ctx context.Context, r ctl.Reader, self corev1.ObjectReference,
 	networks []ipamv1alpha1.Network, liqoNamespace string) (plan.Overlay, error) {
 	known, err := readOverlay(ctx, r)

@@ -18,9 +18,8 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// Indexed returns mgr with a client that lists the objects of one peer, those with the same
-// api.LabelRemoteClusterID, without reading those of all others. A cache itself compares the labels of
-// each object of the kind.
+// Indexed returns mgr with a client that lists the objects of one peer by an index of
+// api.LabelRemoteClusterID. Without the index, a cache compares the labels of all objects of the kind.
 func Indexed(mgr manager.Manager) manager.Manager {
 	return withClient{mgr, &indexed{Client: mgr.GetClient(), indexer: mgr.GetFieldIndexer()}}
 }
@@ -54,7 +53,7 @@ func (c *indexed) List(ctx context.Context, list client.ObjectList, opts ...clie
 		return c.Client.List(ctx, list, opts...)
 	}
 	switch list.(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadataList: // read from elsewhere
+	case runtime.Unstructured, *metav1.PartialObjectMetadataList: // not in the indexed cache
 		return c.Client.List(ctx, list, opts...)
 	}
 	if peer, ok := asked.LabelSelector.RequiresExactMatch(api.LabelRemoteClusterID); ok {

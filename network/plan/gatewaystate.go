@@ -153,8 +153,8 @@ func (in GatewayStateInput) targetNode() (Member, bool) {
 	return best, best.ready() && in.Self.ready()
 }
 
-// targets returns the targets of IP objects that need a route of their own: those outside the pods'
-// ranges and what has a route. There may be thousands of both.
+// targets returns the targets of IP objects that need a route of their own: those that lie neither in
+// the pods' ranges nor in a routed prefix. There may be thousands of targets and prefixes.
 func (in GatewayStateInput) targets(routed prefixes) []netip.Addr {
 	routed.add(netip.PrefixFrom(inFamily(netip.IPv4Unspecified(), true), 96)) // members' next hops for IPv6
 	masqueraded := map[netip.Addr]bool{}
@@ -333,8 +333,8 @@ func (in GatewayStateInput) exposures() map[netip.Addr]netip.Addr {
 	return targets
 }
 
-// translatable returns the IP objects whose addresses are of one family, sorted by external address. If
-// two have the same, the same one is always left out.
+// translatable returns the IP objects whose two addresses are of the same family, sorted by external
+// address. Of objects with the same external address it returns the one with the highest target.
 func translatable(list []Exposed) []Exposed {
 	list = slices.DeleteFunc(slices.Clone(list), func(e Exposed) bool { return e.External.Is6() != e.Target.Is6() })
 	slices.SortFunc(list, func(a, b Exposed) int {

@@ -102,7 +102,7 @@ func joinOverlay(self Member, others []Member, under Underlay, port int) State {
 // is taken is left out, and so are CIDRs that are taken by another member or by the caller: each
 // can have one route only. Members with an outer address of the other family are left out too. The
 // device cannot reach them, and the kernel would refuse their entry with all that follow. It also
-// returns all that is taken then.
+// returns all taken prefixes, including those of the returned members.
 func distinct(self Member, taken []netip.Prefix, lists ...[]Member) ([]Member, prefixes) {
 	var sorted []*Member // pointers, because members are large and there may be thousands
 	ranges := 0

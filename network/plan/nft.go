@@ -228,7 +228,7 @@ func (p mapped) AppendTo(text []byte) []byte {
 	return p.value.AppendTo(append(p.key.AppendTo(text), " : "...))
 }
 
-// mapping prints a map of addresses; of elements with the same key that with the lowest value.
+// mapping prints a map of addresses. Of elements with the same key it prints the one with the lowest value.
 func mapping(list []mapped) string {
 	slices.SortFunc(list, func(a, b mapped) int { return cmp.Or(a.key.Compare(b.key), a.value.Compare(b.value)) })
 	list = slices.CompactFunc(list, func(a, b mapped) bool { return a.key == b.key })

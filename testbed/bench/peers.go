@@ -277,8 +277,8 @@ func (b *bed) ensureTemplate(ctx context.Context) error {
 // patienceFor is how long something may take with a number of peers.
 func patienceFor(n int) time.Duration { return patience * time.Duration(1+n/100) }
 
-// pauseFor is the time between two questions about so many peers. What answers them would otherwise take a good part of
-// the CPU of what is measured.
+// pauseFor is the time between two polls about a number of peers. More frequent polls would use much of the CPU that is
+// measured.
 func pauseFor(n int) time.Duration { return 50 * time.Millisecond * time.Duration(1+n/20) }
 
 // awaitPeers returns when the kernels have the same for each peer: a route to its gateway and

@@ -62,12 +62,12 @@ func overlayAddress(cidr netip.Prefix, part overlayPart, current string, used []
 type Overlay struct {
 	Fabrics []netv1beta1.InternalFabric
 	Nodes   []netv1beta1.InternalNode
-	// Late holds the addresses, by FabricOf or NodeOf, that were assigned to objects which Fabrics and
-	// Nodes may not hold yet.
+	// Late holds further addresses by FabricOf or NodeOf: they are assigned, but Fabrics and Nodes may not
+	// hold their objects yet.
 	Late map[corev1.ObjectReference]string
 }
 
-// Shown iterates over the addresses of Fabrics and Nodes, some of which may be no addresses.
+// Shown iterates over the addresses in Fabrics and Nodes, as text that is not validated.
 func (o Overlay) Shown() iter.Seq2[corev1.ObjectReference, string] {
 	return func(yield func(corev1.ObjectReference, string) bool) {
 		for i := range o.Fabrics {
