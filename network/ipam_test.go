@@ -344,8 +344,8 @@ func TestManyIPs(t *testing.T) {
 	}
 }
 
-// TestManyOverlayAddresses: nodes that join at once get an address in the overlay each, and the API server
-// is not asked for all others each time.
+// TestManyOverlayAddresses shows that each of many nodes created at once gets its own address in the overlay,
+// and that the controller does not list all InternalNodes from the API server for each of them.
 func TestManyOverlayAddresses(t *testing.T) {
 	t.Parallel()
 	const lists = `apiserver_request_total\{.*resource="internalnodes",scope="cluster".*verb="LIST".*\} (\d+)`

@@ -65,7 +65,7 @@ func (a *assigned) overlay(ctx context.Context, r ctl.Reader, self corev1.Object
 	return live, nil
 }
 
-// record remembers what a plan assigns, before it is written.
+// record adds the addresses that a plan assigns to late, before the plan is applied.
 func (a *assigned) record(p desired.Plan) desired.Plan {
 	planned := plan.Overlay{}
 	for _, obj := range p.Objects {
@@ -86,10 +86,9 @@ func (a *assigned) record(p desired.Plan) desired.Plan {
 }
 
 func readOverlay(ctx context.Context, r client.Reader) (plan.Overlay, error) {
-	var out plan.Overlay
 	var fabrics netv1beta1.InternalFabricList
 	if err := list(ctx, r, &fabrics, client.UnsafeDisableDeepCopy); err != nil {
-		return out, err
+		return plan.Overlay{}, err
 	}
 	var nodes netv1beta1.InternalNodeList
 	err := list(ctx, r, &nodes, client.UnsafeDisableDeepCopy)

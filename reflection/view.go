@@ -244,8 +244,9 @@ func (v *viewer) nodes(ctx context.Context, out *translate.View) error {
 	return nil
 }
 
-// addresses reads how this cluster maps the pod CIDRs of the provider and of further providers, which
-// nodes has found. Other peers, of which there may be thousands, do not change the view.
+// addresses reads how this cluster maps the pod CIDRs of the provider and of further providers: the
+// clusters in OtherNodes. It ignores the Configurations of other peers. There may be thousands of them,
+// and each changed view triggers a reconcile of all reflected objects.
 func (v *viewer) addresses(ctx context.Context, out *translate.View) error {
 	var configurations netv1beta1.ConfigurationList
 	if err := v.cache.List(ctx, &configurations, client.HasLabels{api.LabelRemoteClusterID}); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 )
 
-// asking is a client that remembers by which fields lists were asked for.
+// asking is a client that records the field selectors of lists.
 type asking struct {
 	client.Client
 	mu     sync.Mutex
@@ -53,8 +53,8 @@ func (i *indexing) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// TestIndexed: lists of a peer's objects use an index, of objects that were there before it and of those that come,
-// change their peer and go, and return what all other lists return.
+// TestIndexed shows that lists of a peer's objects use an index and return the same objects as a label selector: objects
+// created before the index, and objects that are updated or deleted later.
 func TestIndexed(t *testing.T) {
 	t.Parallel()
 	var i indexing
