@@ -296,6 +296,7 @@ func TestReflection(t *testing.T) {
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"names are kept apart", namesAreKeptApart},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
+		{"a pod runs while others are created", aPodRunsWhileOthersAreCreated},
 		{"pod runs at the provider", podRunsAtTheProvider},
 		{"host ports belong to one pod", hostPortsBelongToOnePod},
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},

@@ -90,11 +90,11 @@ func (w *worker) attach(ctx context.Context, ns *namespace, home string) error {
 	}
 	sawRemote := func(_, obj client.Object) {
 		w.ledger.Shown(slot{atRemote, key(obj)}, obj.GetResourceVersion())
-		w.queue.Add(key(obj))
+		w.queue.report(key(obj))
 	}
 	sawReport := func(before, obj client.Object) {
 		if w.Pull != nil && (before == obj || w.HeedsReport == nil || w.HeedsReport(before, obj)) {
-			w.queue.Add(types.NamespacedName{Namespace: home, Name: obj.GetName()})
+			w.queue.report(types.NamespacedName{Namespace: home, Name: obj.GetName()})
 		}
 	}
 	sawOther := func(_, _ client.Object) {

@@ -20,6 +20,8 @@ type queue struct {
 	mu sync.Mutex
 	// since is when each key was added that has not been reconciled without error after that.
 	since map[types.NamespacedName]time.Time
+	// reported are the keys of objects with news from the peer.
+	reported map[types.NamespacedName]struct{}
 }
 
 // firstRetry and lastRetry bound the back-off of a failing key, which doubles. The first is short
@@ -30,14 +32,32 @@ const (
 	lastRetry  = time.Minute
 )
 
-// newQueue returns a queue that is fair between namespaces, and delays only keys that fail.
+// newQueue returns a queue that is fair between namespaces, and delays only keys that fail. In each
+// namespace, objects with news from the peer take turns with the others, so that a pod that runs
+// does not wait until hundreds are created.
 func newQueue() *queue {
-	return &queue{
-		TypedRateLimitingInterface: ctl.FairQueue("",
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry),
-			func(key types.NamespacedName) string { return key.Namespace }),
-		since: map[types.NamespacedName]time.Time{},
+	q := &queue{since: map[types.NamespacedName]time.Time{}, reported: map[types.NamespacedName]struct{}{}}
+	q.TypedRateLimitingInterface = ctl.FairQueue("",
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry), q.turn)
+	return q
+}
+
+// turn names the queue of a key: one of the two of its namespace.
+func (q *queue) turn(key types.NamespacedName) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.reported[key]; ok {
+		return key.Namespace + "/reported"
 	}
+	return key.Namespace
+}
+
+// report enqueues the key of an object with news from the peer.
+func (q *queue) report(key types.NamespacedName) {
+	q.mu.Lock()
+	q.reported[key] = struct{}{}
+	q.mu.Unlock()
+	q.Add(key)
 }
 
 // Add enqueues a key, and notes the time.
@@ -65,6 +85,7 @@ func (q *queue) begin(key types.NamespacedName) time.Time {
 		since = time.Now()
 	}
 	delete(q.since, key)
+	delete(q.reported, key)
 	return since
 }
 

@@ -4,6 +4,8 @@
 package reflection_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -111,6 +113,71 @@ func aBurstOfPodsCostsFewRequests(t *testing.T, w *world) {
 	t.Logf("all gone after %s", time.Since(began))
 	within(t, pods, atHome.take(), "POST serviceaccounts/token", "POST events", "PATCH pods/status", "DELETE pods")
 	within(t, pods, atRemote.take(), "POST shadowpods", "POST secrets", "DELETE shadowpods", "DELETE secrets")
+}
+
+// gated is an API server that creates a ShadowPod for each permit.
+type gated struct {
+	permits chan struct{} // closed = no permit is needed
+	next    http.RoundTripper
+}
+
+func (g *gated) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodPost && resourceOf(req.URL.Path) == "shadowpods" {
+		select {
+		case <-g.permits:
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	return g.next.RoundTrip(req)
+}
+
+// aPodRunsWhileOthersAreCreated: the status of a remote pod reaches home while most of the burst it
+// belongs to waits for the provider.
+func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
+	gate := &gated{permits: make(chan struct{})}
+	burst := *w
+	burst.options.Remote = through(w.options.Remote, gate, &gate.next)
+	defer burst.reflect()()
+	const pods = 60
+	var names []string
+	for i := range pods {
+		names = append(names, fmt.Sprintf("gated-%d", i))
+	}
+	w.each(names, func(here *world, name string) { here.create(here.home, pod(name)) })
+	gate.permits <- struct{}{}
+	var name string
+	w.eventually("a ShadowPod exists", func(ctx context.Context) error {
+		var all offv1beta1.ShadowPodList
+		err := w.remote.List(ctx, &all, client.InNamespace(remoteNS))
+		for _, each := range all.Items { // other stories have some, too
+			if slices.Contains(names, each.Name) {
+				name = each.Name
+			}
+		}
+		return cmp.Or(err, equal(true, name != ""))
+	})
+	w.runAt(name, "10.20.3.3")
+	permits := 1
+	w.eventually(name+" runs at home", func(ctx context.Context) error {
+		gate.permits <- struct{}{}
+		permits++
+		var p corev1.Pod
+		err := w.home.Get(ctx, client.ObjectKey{Namespace: homeNS, Name: name}, &p)
+		return cmp.Or(err, equal(corev1.PodRunning, p.Status.Phase))
+	})
+	if permits > pods/2 {
+		t.Errorf("%d of %d pods were created before the first ran at home", permits, pods)
+	}
+	close(gate.permits)
+	w.each(names, func(here *world, name string) {
+		here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
+		here.must("delete", here.home.Delete(here.Context(), pod(name), client.GracePeriodSeconds(0)))
+		here.gone(here.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
+	})
+	there := pod(name)
+	there.Namespace = remoteNS
+	w.must("end", w.remote.Delete(t.Context(), there, client.GracePeriodSeconds(0)))
 }
 
 // within checks that nothing was asked but the named requests, once for each pod. One in ten
