@@ -20,7 +20,7 @@ type queue struct {
 	mu sync.Mutex
 	// since is when each key was added that has not been reconciled without error after that.
 	since map[types.NamespacedName]time.Time
-	// reported are the keys of objects with news from the peer.
+	// reported are the keys of objects with news from the peer after which they were not reconciled.
 	reported map[types.NamespacedName]struct{}
 }
 
@@ -42,7 +42,7 @@ func newQueue() *queue {
 	return q
 }
 
-// turn names the queue of a key: one of the two of its namespace.
+// turn names the queue of a key: one of the two of its namespace. A key that waits keeps its place.
 func (q *queue) turn(key types.NamespacedName) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()

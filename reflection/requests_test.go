@@ -160,8 +160,12 @@ func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
 	w.runAt(name, "10.20.3.3")
 	permits := 1
 	w.eventually(name+" runs at home", func(ctx context.Context) error {
-		gate.permits <- struct{}{}
-		permits++
+		select {
+		case gate.permits <- struct{}{}:
+			permits++
+		case <-ctx.Done(): // all are created
+			return ctx.Err()
+		}
 		var p corev1.Pod
 		err := w.home.Get(ctx, client.ObjectKey{Namespace: homeNS, Name: name}, &p)
 		return cmp.Or(err, equal(corev1.PodRunning, p.Status.Phase))
