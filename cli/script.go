@@ -158,16 +158,13 @@ func (s *script) start(phaseName string, steps ...step) {
 	s.phases, s.unreported = append(s.phases, p), append(s.unreported, p.tasks...)
 }
 
-// work runs a step as soon as those before it have succeeded. The duration of a step without work
-// is that of the first step before it.
+// work runs a step as soon as those before it have succeeded. A step without work takes as long as the
+// first step before it, and its line is printed even if another step has failed meanwhile.
 func (t *task) work(ctx context.Context, before []*task) error {
 	for _, b := range before {
 		if <-b.ended; b.err != nil {
 			return b.err
 		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return err
 	}
 	if t.skipped = t.skip != nil && t.skip(); t.skipped {
 		return nil
@@ -177,6 +174,9 @@ func (t *task) work(ctx context.Context, before []*task) error {
 			t.from, t.upTo = before[0].from, before[0].upTo
 		}
 		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	t.from = time.Now()
 	err := t.do(ctx)

@@ -92,20 +92,21 @@ func TestStepsWaitForStepsBefore(t *testing.T) {
 }
 
 // TestStepsPrintInOrder: lines are printed in the order of the steps, whichever ends first. Skipped
-// and silent steps print none, and after a failure no step starts.
+// and silent steps print none. After a failure no work starts, but the lines before it are printed.
 func TestStepsPrintInOrder(t *testing.T) {
 	var out strings.Builder
 	e := &env{printer: newPrinter(&out, &out)}
 	s, stop := e.newScript(t.Context(), time.Minute)
 	defer stop()
-	at, last := &cluster{side: remote}, make(chan struct{})
+	at, last, begun := &cluster{side: remote}, make(chan struct{}), make(chan struct{})
 	failure := errors.New("no answer")
 	err := s.run(
 		step{name: "one", doing: "…", done: "one", at: &at, do: func(context.Context) error { <-last; return nil }},
 		step{name: "two", do: func(context.Context) error { close(last); return nil }},
 		step{after: []string{"two"}, doing: "…", done: "skipped", skip: func() bool { return true }},
-		step{after: []string{"one", "two"}, doing: "…", report: func(string) { e.warn(noCluster, "three") }},
-		step{name: "four", after: []string{"one", "unknown"}, doing: "…", do: func(context.Context) error { return failure }},
+		step{name: "late", do: func(context.Context) error { close(begun); <-s.ctx.Done(); return nil }},
+		step{after: []string{"one", "two", "late"}, doing: "…", report: func(string) { e.warn(noCluster, "three") }},
+		step{name: "four", after: []string{"one", "unknown"}, doing: "…", do: func(context.Context) error { <-begun; return failure }},
 		step{after: []string{"four"}, doing: "…", done: "five", do: func(context.Context) error { t.Error("five ran"); return nil }},
 	)
 	if want := " INFO   (remote) one\n WARN   three\n"; out.String() != want || err != failure {
