@@ -382,13 +382,13 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	counters := []string{key.Namespace, w.Name, w.engine.Peer, w.engine.Node}
-	since := w.queue.begin(key)
+	why := w.queue.begin(key)
 	v := *view
 	v.AllowList = w.AllowList
 	after, err := w.sync(ctx, key, v)
 	switch {
-	case errors.Is(err, errNotReady):
-		w.queue.wait(key, since)
+	case errors.Is(err, errNotReady), errors.Is(err, errLate):
+		w.queue.wait(key, why)
 		err = nil
 	case errors.Is(err, errNotOurs):
 		err = nil
@@ -408,7 +408,7 @@ func (w *worker) one(ctx context.Context, key types.NamespacedName) {
 	}
 	if err != nil && ctx.Err() == nil {
 		w.engine.metrics.errors.WithLabelValues(counters...).Inc()
-		w.queue.wait(key, since)
+		w.queue.wait(key, why)
 		if !errors.Is(err, errTooMany) || after == 0 { // otherwise the time of the retry is known
 			w.queue.AddRateLimited(key)
 			return

@@ -18,10 +18,17 @@ type queue struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// since is when each key was added that has not been reconciled without error after that.
-	since map[types.NamespacedName]time.Time
-	// reported are the keys of objects with news from the peer after which they were not reconciled.
-	reported map[types.NamespacedName]struct{}
+	// pending has each key that was added and has not been reconciled without error after that. Keys
+	// that are due at a later time only are not among them.
+	pending map[types.NamespacedName]reason
+}
+
+// reason is why a key is pending.
+type reason struct {
+	// since is when it was added first.
+	since time.Time
+	// reported means that there is news from the peer.
+	reported bool
 }
 
 // firstRetry and lastRetry bound the back-off of a failing key, which doubles. The first is short
@@ -36,64 +43,65 @@ const (
 // namespace, objects with news from the peer take turns with the others, so that a pod that runs
 // does not wait until hundreds are created.
 func newQueue() *queue {
-	q := &queue{since: map[types.NamespacedName]time.Time{}, reported: map[types.NamespacedName]struct{}{}}
+	q := &queue{pending: map[types.NamespacedName]reason{}}
 	q.TypedRateLimitingInterface = ctl.FairQueue("",
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry), q.turn)
 	return q
 }
 
-// turn names the queue of a key: one of the two of its namespace. A key that waits keeps its place.
+// turn names the queue of a key: one of the two of its namespace.
 func (q *queue) turn(key types.NamespacedName) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.reported[key]; ok {
+	if q.pending[key].reported {
 		return key.Namespace + "/reported"
 	}
 	return key.Namespace
 }
 
-// report enqueues the key of an object with news from the peer.
-func (q *queue) report(key types.NamespacedName) {
-	q.mu.Lock()
-	q.reported[key] = struct{}{}
-	q.mu.Unlock()
-	q.Add(key)
-}
-
 // Add enqueues a key, and notes the time.
 func (q *queue) Add(key types.NamespacedName) {
-	q.wait(key, time.Now())
+	q.wait(key, reason{since: time.Now()})
 	q.TypedRateLimitingInterface.Add(key)
 }
 
-// wait notes that a key waits since a time, unless it waits longer.
-func (q *queue) wait(key types.NamespacedName, since time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if before, ok := q.since[key]; !ok || since.Before(before) {
-		q.since[key] = since
-	}
+// report enqueues the key of an object with news from the peer.
+func (q *queue) report(key types.NamespacedName) {
+	q.wait(key, reason{since: time.Now(), reported: true})
+	q.TypedRateLimitingInterface.Add(key)
 }
 
-// begin ends the wait of a key, and returns since when it has waited. If the work fails, the caller
-// passes the time to wait.
-func (q *queue) begin(key types.NamespacedName) time.Time {
+// wait notes why a key waits, beside earlier reasons. It enqueues nothing.
+func (q *queue) wait(key types.NamespacedName, why reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	since, ok := q.since[key]
-	if !ok { // a delayed key
-		since = time.Now()
+	if before, ok := q.pending[key]; ok {
+		if before.since.Before(why.since) {
+			why.since = before.since
+		}
+		why.reported = why.reported || before.reported
 	}
-	delete(q.since, key)
-	delete(q.reported, key)
-	return since
+	q.pending[key] = why
+}
+
+// begin ends the wait of a key, and returns why it has waited. If the work cannot be done yet, or
+// fails, the caller passes the reason to wait.
+func (q *queue) begin(key types.NamespacedName) reason {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	why, ok := q.pending[key]
+	if !ok { // a delayed key
+		why.since = time.Now()
+	}
+	delete(q.pending, key)
+	return why
 }
 
 // waiting returns the keys of a namespace that wait.
 func (q *queue) waiting(namespace string) (keys []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for key := range q.since {
+	for key := range q.pending {
 		if key.Namespace == namespace {
 			keys = append(keys, key)
 		}
@@ -105,8 +113,8 @@ func (q *queue) waiting(namespace string) (keys []types.NamespacedName) {
 func (q *queue) oldest(now time.Time) (longest time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, since := range q.since {
-		longest = max(longest, now.Sub(since))
+	for _, why := range q.pending {
+		longest = max(longest, now.Sub(why.since))
 	}
 	return longest
 }

@@ -24,17 +24,59 @@ func TestWaitsEndWithSuccess(t *testing.T) {
 		}
 	}
 	oldest(0)
-	q.wait(key, now.Add(-time.Minute))
+	q.wait(key, reason{since: now.Add(-time.Minute)})
 	q.Add(key)
 	oldest(time.Minute)
-	since := q.begin(key)
+	why := q.begin(key)
 	oldest(0)
 	q.Add(key)
-	q.wait(key, since) // work failed
+	q.wait(key, why) // work failed
 	oldest(time.Minute)
 	q.begin(key)
 	oldest(0)
-	if late := now.Sub(q.begin(key)).Abs(); late > time.Second {
+	if late := now.Sub(q.begin(key).since).Abs(); late > time.Second {
 		t.Errorf("a delayed key waits since %s before it is due", late)
+	}
+}
+
+// TestNewsFromThePeerTakesTurns: objects with news from the peer are reconciled in turn with the others of
+// their namespace, also if they waited before, and until work on them is done.
+func TestNewsFromThePeerTakesTurns(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	defer q.ShutDown()
+	key := func(namespace, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	next := func(want types.NamespacedName) reason {
+		t.Helper()
+		if q.Len() == 0 {
+			t.Fatalf("no key waits, want %s", want)
+		}
+		got, _ := q.Get()
+		if got != want {
+			t.Errorf("%s is next, want %s", got, want)
+		}
+		q.Done(got)
+		return q.begin(got)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		q.Add(key("shop", name))
+	}
+	q.Add(key("bank", "a"))
+	q.report(key("shop", "d"))
+	next(key("shop", "a"))
+	next(key("bank", "a"))
+	why := next(key("shop", "d"))
+	q.wait(key("shop", "d"), why) // work is not done
+	q.Add(key("shop", "d"))
+	next(key("shop", "b"))
+	next(key("shop", "d"))
+	q.Add(key("shop", "d"))
+	next(key("shop", "c"))
+	next(key("shop", "e"))
+	next(key("shop", "d"))
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d keys are left", n)
 	}
 }

@@ -6,6 +6,7 @@ package reflection_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -132,7 +133,7 @@ func (g *gated) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(req)
 }
 
-// aPodRunsWhileOthersAreCreated: the status of a remote pod reaches home while most of the burst it
+// aPodRunsWhileOthersAreCreated: each status of a remote pod reaches home while most of the burst it
 // belongs to waits for the provider.
 func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
 	gate := &gated{permits: make(chan struct{})}
@@ -145,7 +146,17 @@ func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
 		names = append(names, fmt.Sprintf("gated-%d", i))
 	}
 	w.each(names, func(here *world, name string) { here.create(here.home, pod(name)) })
-	gate.permits <- struct{}{}
+	permits := 0
+	permit := func(ctx context.Context) error {
+		select {
+		case gate.permits <- struct{}{}:
+			permits++
+			return nil
+		case <-ctx.Done(): // all are created
+			return ctx.Err()
+		}
+	}
+	w.must("permit one", permit(t.Context()))
 	var name string
 	w.eventually("a ShadowPod exists", func(ctx context.Context) error {
 		var all offv1beta1.ShadowPodList
@@ -157,19 +168,22 @@ func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
 		}
 		return cmp.Or(err, equal(true, name != ""))
 	})
-	w.runAt(name, "10.20.3.3")
-	permits := 1
-	w.eventually(name+" runs at home", func(ctx context.Context) error {
-		select {
-		case gate.permits <- struct{}{}:
-			permits++
-		case <-ctx.Done(): // all are created
-			return ctx.Err()
-		}
-		var p corev1.Pod
-		err := w.home.Get(ctx, client.ObjectKey{Namespace: homeNS, Name: name}, &p)
-		return cmp.Or(err, equal(corev1.PodRunning, p.Status.Phase))
-	})
+	there := w.runAt(name, "10.20.3.3")
+	restarts := func(n int32) {
+		t.Helper()
+		w.eventually(fmt.Sprintf("%s runs at home, restarted %d times", name, n), func(ctx context.Context) error {
+			var p corev1.Pod
+			err := cmp.Or(permit(ctx), w.home.Get(ctx, client.ObjectKey{Namespace: homeNS, Name: name}, &p))
+			if err != nil || len(p.Status.ContainerStatuses) == 0 {
+				return cmp.Or(err, errors.New("it has no container"))
+			}
+			return equal(n, p.Status.ContainerStatuses[0].RestartCount)
+		})
+	}
+	restarts(1)
+	there.Status.ContainerStatuses[0].RestartCount = 2 // now its status at home has changed, which is an event, too
+	w.must("restart", w.remote.Status().Update(t.Context(), there))
+	restarts(2)
 	if permits > pods/2 {
 		t.Errorf("%d of %d pods were created before the first ran at home", permits, pods)
 	}
@@ -179,8 +193,6 @@ func aPodRunsWhileOthersAreCreated(t *testing.T, w *world) {
 		here.must("delete", here.home.Delete(here.Context(), pod(name), client.GracePeriodSeconds(0)))
 		here.gone(here.remote, &offv1beta1.ShadowPod{}, remoteNS, name)
 	})
-	there := pod(name)
-	there.Namespace = remoteNS
 	w.must("end", w.remote.Delete(t.Context(), there, client.GracePeriodSeconds(0)))
 }
 

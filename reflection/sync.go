@@ -29,6 +29,9 @@ var errNotOurs = errors.New("not ours")
 // the caches enqueue the object once they have synced.
 var errNotReady = errors.New("not ready")
 
+// errLate reports that a cache does not show the last write to the object yet.
+var errLate = errors.New("late")
+
 // errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It
 // is counted as a failure, but not logged.
 var errTooMany = errors.New("too many")
@@ -54,7 +57,7 @@ func (w *worker) sync(
 	}
 	_, lateAtHome := w.ledger.Late(slot{atHome, key})
 	if _, lateAtRemote := w.ledger.Late(slot{atRemote, key}); lateAtHome || lateAtRemote {
-		return ledger.Patience, nil // the event starts the next reconcile earlier
+		return ledger.Patience, errLate // the event starts the next reconcile earlier
 	}
 	o, err := w.observe(ctx, ns, key)
 	if err != nil {

@@ -4,6 +4,7 @@
 package ctl
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -11,13 +12,14 @@ import (
 )
 
 // FairQueue returns a work queue that serves the namespaces of its keys in turn, so that a thousand
-// keys of one namespace do not delay the only key of another. Its rate limit is limiter; if it has
-// a name, it has metrics.
+// keys of one namespace do not delay the only key of another. If namespaceOf returns another one for
+// a waiting key that is added again, the key moves to the end of that. Its rate limit is limiter; if
+// it has a name, it has metrics.
 func FairQueue[T comparable](
 	name string, limiter workqueue.TypedRateLimiter[T], namespaceOf func(T) string,
 ) workqueue.TypedRateLimitingInterface[T] {
 	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{
-		Name: name, Queue: &roundRobin[T]{namespaceOf: namespaceOf, waiting: map[string][]T{}}, Clock: seldom{},
+		Name: name, Queue: &roundRobin[T]{namespaceOf: namespaceOf, waiting: map[string][]T{}, in: map[T]string{}}, Clock: seldom{},
 	})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
@@ -41,12 +43,24 @@ func (c seldom) NewTicker(time.Duration) clock.Ticker { return c.RealClock.NewTi
 type roundRobin[T comparable] struct {
 	namespaceOf func(T) string
 	waiting     map[string][]T
-	turns       []string // namespaces with waiting keys; the first is served next
-	length      int
+	in          map[T]string // the namespace in which each key waits
+	turns       []string     // namespaces with waiting keys; the first is served next
 }
 
-// Touch does nothing: a waiting key keeps its place.
-func (r *roundRobin[T]) Touch(T) {}
+// Touch lets a waiting key keep its place if it is of the same namespace as before.
+func (r *roundRobin[T]) Touch(key T) {
+	before := r.in[key]
+	if before == r.namespaceOf(key) {
+		return
+	}
+	others := slices.DeleteFunc(r.waiting[before], func(other T) bool { return other == key })
+	r.waiting[before] = others
+	if len(others) == 0 {
+		delete(r.waiting, before)
+		r.turns = slices.DeleteFunc(r.turns, func(namespace string) bool { return namespace == before })
+	}
+	r.Push(key)
+}
 
 // Push appends a key to those of its namespace.
 func (r *roundRobin[T]) Push(key T) {
@@ -55,11 +69,11 @@ func (r *roundRobin[T]) Push(key T) {
 		r.turns = append(r.turns, namespace)
 	}
 	r.waiting[namespace] = append(r.waiting[namespace], key)
-	r.length++
+	r.in[key] = namespace
 }
 
 // Len returns the number of keys of all namespaces.
-func (r *roundRobin[T]) Len() int { return r.length }
+func (r *roundRobin[T]) Len() int { return len(r.in) }
 
 // Pop removes and returns the first key of the namespace that is served next. The queue must not be
 // empty.
@@ -67,7 +81,7 @@ func (r *roundRobin[T]) Pop() T {
 	namespace := r.turns[0]
 	r.turns = r.turns[1:]
 	keys := r.waiting[namespace]
-	r.length--
+	delete(r.in, keys[0])
 	if len(keys) == 1 {
 		delete(r.waiting, namespace)
 		return keys[0]
