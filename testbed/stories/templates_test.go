@@ -27,7 +27,7 @@ func TestTemplates(t *testing.T) {
 		shape := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		told = append(told, story{shape, func(t *testing.T) { templateConnects(t, shape, file) }})
 	}
-	tellAll(t, append(told, story{"the chart's templates again", chartsTemplates},
+	tellAll(t, append(told, story{"the chart's templates again", chartsTemplates}, story{"a namespace is offloaded", offloadNamespace},
 		story{"unpeer leaves nothing", unpeer}, story{"uninstall leaves nothing", uninstall}))
 }
 
