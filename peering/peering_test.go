@@ -123,7 +123,11 @@ func TestForeignClusterSumsUp(t *testing.T) {
 	until(t, c, "networking is disabled", peer, func() bool { return !networking() })
 	most, n := 2+int(time.Since(began)/summaryDelay), 0
 	for version := ""; version != peer.ResourceVersion; n++ {
-		version = (<-writes.ResultChan()).Object.(client.Object).GetResourceVersion()
+		event, open := <-writes.ResultChan()
+		if !open {
+			t.Fatal("the watch ended")
+		}
+		version = event.Object.(client.Object).GetResourceVersion()
 	}
 	if n > most {
 		t.Errorf("40 changes in %s led to %d writes", time.Since(began), n)

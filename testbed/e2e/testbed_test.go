@@ -170,6 +170,16 @@ func TestClustersServe(t *testing.T) {
 		if out, err := exec.Command(tb.path, "exec", "--dir", tb.dir, "rome", "n1", "--", "curl", "-s", "--max-time", "1", "http://172.31.20.11:30080/").CombinedOutput(); err == nil {
 			t.Errorf("a dropped answer came late: %s", out)
 		}
+		tb.run("fault", "drop", "rome", "milan", "--loss", "50")
+		out := tb.run("exec", "rome", "n1", "--", "ping", "-c200", "-i0.01", "-W1", "-q", "172.31.20.11")
+		_, counted, _ := strings.Cut(out, "statistics ---\n")
+		var sent, received int
+		if _, err := fmt.Sscanf(counted, "%d packets transmitted, %d received", &sent, &received); err != nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		if received < 60 || received > 140 { // 5 standard deviations and more
+			t.Errorf("of %d packets %d came through a fault that loses half of them", sent, received)
+		}
 		tb.run("fault", "heal")
 		if took := connect(); took >= 0.2 {
 			t.Errorf("a connection took %v s on a way that is healed", took)
