@@ -37,11 +37,11 @@ type bed struct {
 	cache       string   // what the testbed built
 	clusterArgs []string // of 'testbed up'
 	rome, milan cluster
-	before      map[string]pod     // the pods on real nodes, by cluster/node
-	fakes       *fakes             // nil until fake nodes are asked for
-	bare        map[string]float64 // seconds of bursts before Liqo was installed; nil if it was there
-	profile     string             // folder for profiles; "" = none
-	thousand    bool               // measure with 1000 peers, too
+	before      map[string]pod       // the pods on real nodes, by cluster/node
+	fakes       *fakes               // nil until fake nodes are asked for
+	bare        map[string][]float64 // seconds of bursts before Liqo was installed; nil if it was there
+	profile     string               // folder for profiles; "" = none
+	thousand    bool                 // measure with 1000 peers, too
 	// defaultLimits says that kube-controller-manager has its default limits of requests.
 	defaultLimits bool
 	report        report

@@ -123,7 +123,7 @@ func (b *bed) clear(ctx context.Context, p place, l load) error {
 	for _, p := range places {
 		err := eventually(ctx, "pods of "+p.namespace+" are gone in "+p.cluster.name, patience, func() (bool, error) {
 			var list struct{ Items []struct{} }
-			err := p.cluster.api.get(ctx, podsPath(p.namespace), &list)
+			err := p.cluster.api.get(ctx, podsPath(p.namespace)+"?limit=1", &list) // all of them would cost CPU that is measured
 			return len(list.Items) == 0, err
 		})
 		if err != nil {
@@ -190,105 +190,175 @@ func (b *bed) measureBare(ctx context.Context) (err error) {
 	if err := errors.Join(b.ensureFakes(ctx), b.ensureDirect(ctx)); err != nil {
 		return err
 	}
-	b.bare = map[string]float64{}
+	b.bare = map[string][]float64{}
 	for _, each := range bursts() {
-		var took []float64
 		for round := range rounds {
 			one, err := b.runAndClear(ctx, b.direct(), each.load, podNames(fmt.Sprintf("bare%d-%d", each.n, round), each.n),
 				func() error { return nil })
 			if err != nil {
 				return fmt.Errorf("%d %s without Liqo: %w", each.n, each.name, err)
 			}
-			took = append(took, one.all/1000)
+			b.bare[each.title(each.n)] = append(b.bare[each.title(each.n)], one.all/1000)
 		}
-		b.bare[each.title(each.n)] = median(took)
 	}
 	return nil
 }
 
 func (l load) title(n int) string { return fmt.Sprintf("%d %s", n, l.name) }
 
-// costs are what all processes use and what the API servers were asked, by cluster.
-type costs struct {
-	used  map[string][]process
+// look is what all processes have used and what the API servers were asked, by cluster, at one time.
+type look struct {
+	ours  map[string][]process
 	asked map[string]float64
-	cpu   usage
+	all   usage
 }
 
-func (b *bed) costs(ctx context.Context) (c costs, err error) {
-	c.asked = map[string]float64{}
+func (b *bed) lookAtAll(ctx context.Context) (l look, err error) {
+	l.asked = map[string]float64{}
 	for _, cluster := range b.clusters() {
-		if c.asked[cluster.name], err = b.requests(ctx, cluster); err != nil {
-			return c, err
+		if l.asked[cluster.name], err = b.requests(ctx, cluster); err != nil {
+			return l, err
 		}
 	}
-	if c.used, err = b.look(ctx); err != nil {
-		return c, err
+	l.ours, err = b.look(ctx)
+	return l, err
+}
+
+// cost is what a burst took until a time.
+type cost struct {
+	all   usage
+	ours  map[string][]process // with the CPU since the beginning
+	size  float64              // MB more than before in all our processes
+	asked map[string]float64
+}
+
+// costOf runs a burst in some places and returns what it took, at the time until which it waits once all pods run. What
+// looks take themselves is outside.
+func (b *bed) costOf(ctx context.Context, places []place, l load, names []string, until func() error) (burst, cost, error) {
+	before, err := b.lookAtAll(ctx)
+	if err != nil {
+		return burst{}, cost{}, err
 	}
-	c.cpu, err = b.usage()
-	return c, err
+	began, err := b.usage()
+	if err != nil {
+		return burst{}, cost{}, err
+	}
+	c := cost{ours: map[string][]process{}, asked: map[string]float64{}}
+	one, err := b.runAndClear(ctx, places, l, names, func() error {
+		if err := until(); err != nil {
+			return err
+		}
+		now, err := b.usage()
+		if err != nil {
+			return err
+		}
+		c.all = now.since(began)
+		after, err := b.lookAtAll(ctx)
+		for _, in := range b.clusters() {
+			c.ours[in.name] = since(before.ours[in.name], after.ours[in.name])
+			c.asked[in.name] = after.asked[in.name] - before.asked[in.name]
+		}
+		c.size = b.more(before.ours, after.ours)
+		return err
+	})
+	return one, c, err
 }
 
 func (b *bed) measureBursts(ctx context.Context, l load, n int) error {
 	var direct, offloaded []burst
-	var native []usage
-	var before, running costs
+	var native, ours []cost
+	now := func() error { return nil }
 	for round := range rounds {
 		names := podNames(fmt.Sprintf("b%d-%d", n, round), n)
-		began, err := b.usage()
+		pair, alone, err := b.costOf(ctx, b.direct(), l, names, now)
 		if err != nil {
 			return err
 		}
-		pair, err := b.runAndClear(ctx, b.direct(), l, names, func() error {
-			now, err := b.usage()
-			native = append(native, now.since(began))
-			return err
-		})
+		one, with, err := b.costOf(ctx, []place{b.offloaded()}, l, names, now)
 		if err != nil {
 			return err
 		}
-		if before, err = b.costs(ctx); err != nil {
-			return err
-		}
-		profiles := func() error { return nil }
-		if b.profile != "" && n == profiled && round == rounds-1 {
-			profiles = b.profiles(ctx, l.name)
-		}
-		one, err := b.runAndClear(ctx, []place{b.offloaded()}, l, names, func() (err error) {
-			running, err = b.costs(ctx)
-			return err
-		})
-		if err = errors.Join(err, profiles()); err != nil {
-			return err
-		}
-		direct, offloaded = append(direct, pair), append(offloaded, one)
+		direct, offloaded, native, ours = append(direct, pair), append(offloaded, one), append(native, alone), append(ours, with)
 	}
 	b.reportBursts(l, n, direct, offloaded)
-	b.reportCosts(l, n, before, running, native[len(native)-1])
-	return nil
+	b.reportCosts(l, n, "", ours, native)
+	if n != profiled || l.name != pods.name {
+		return nil
+	}
+	if err := b.measureSettled(ctx, l, n); err != nil || b.profile == "" {
+		return err
+	}
+	profiles := b.profiles(ctx, l.name)
+	_, err := b.runAndClear(ctx, []place{b.offloaded()}, l, podNames("profiled", n), now)
+	return errors.Join(err, profiles())
 }
 
-// reportCosts is about the last burst, until all its pods ran.
-func (b *bed) reportCosts(l load, n int, before, running costs, native usage) {
-	var size, cpu float64
+// burstSettle is when what is put off while pods start is done: phases of ShadowPods half a minute after the last, and
+// Events at one a second.
+const burstSettle = 90 * time.Second
+
+// measureSettled is about one more burst, with what its processes do after all pods run.
+func (b *bed) measureSettled(ctx context.Context, l load, n int) error {
+	names := podNames("settled", n)
+	settle := func() error { return pause(ctx, burstSettle) }
+	_, native, err := b.costOf(ctx, b.direct(), l, names, settle)
+	if err != nil {
+		return err
+	}
+	_, ours, err := b.costOf(ctx, []place{b.offloaded()}, l, names, settle)
+	if err == nil {
+		b.reportCosts(l, n, fmt.Sprintf(" until %s after all run", burstSettle), []cost{ours}, []cost{native})
+	}
+	return err
+}
+
+// reportCosts is about what bursts took: until all pods ran, or until what title adds.
+func (b *bed) reportCosts(l load, n int, until string, ours, native []cost) {
+	title := l.title(n) + until
+	of := func(costs []cost, value func(cost) float64) (all []float64) {
+		for _, c := range costs {
+			all = append(all, value(c))
+		}
+		return all
+	}
+	own := func(c cost) (cpu float64) {
+		for _, processes := range c.ours {
+			cpu += sum(processes).cpu
+		}
+		return cpu
+	}
 	for _, c := range b.clusters() {
-		used := since(before.used[c.name], running.used[c.name])
-		size += sum(running.used[c.name]).rss - sum(before.used[c.name]).rss
-		cpu += sum(used).cpu
-		asked := figure{Group: "burst", Name: fmt.Sprintf("%s, requests per pod to the API server of %s", l.title(n), c.name),
-			Value: (running.asked[c.name] - before.asked[c.name]) / float64(n)}
-		if n >= 100 && l.name != jobs.name {
+		each := func(from cost) float64 { return from.asked[c.name] / float64(n) }
+		asked := figure{Group: "burst", Name: fmt.Sprintf("%s, requests per pod to the API server of %s", title, c.name)}.of(of(ours, each), of(native, each))
+		if n >= 100 && l.name != jobs.name && until == "" {
 			asked = asked.below(askedTarget)
 		}
 		b.report.add(asked)
-		if n == 1000 {
-			b.reportProcesses("burst", c.name, "the burst of "+l.title(n), used)
+		if n == 1000 && until == "" {
+			b.reportProcesses("burst", c.name, "the last burst of "+title, ours[len(ours)-1].ours[c.name])
 		}
 	}
-	b.report.add(figure{Group: "burst", Name: l.title(n) + ", CPU of all our processes", Value: cpu, Unit: "s"})
-	b.reportUsage(l.title(n), n, running.cpu.since(before.cpu), native)
-	if n == 1000 {
-		b.report.add(figure{Group: "burst", Name: l.title(n) + ", memory more than before in all our processes", Value: size, Unit: "MB"}.below(sizeTarget))
+	b.report.add(figure{Group: "burst", Name: title + ", CPU of all our processes", Unit: "s"}.of(of(ours, own), of(native, own)))
+	names := usage{}
+	for _, c := range ours {
+		for name := range c.all {
+			names[name] = 0
+		}
+	}
+	for _, name := range sortedKeys(names) {
+		each := func(c cost) float64 { return c.all[name] * 1000 / float64(n) }
+		if median(of(ours, each)) >= leastUsed && n >= 100 && name != idle {
+			b.report.add(figure{Group: "cpu", Name: title + ", " + name + ", per pod", Unit: "ms"}.of(of(ours, each), of(native, each)))
+		}
+	}
+	all := func(c cost) float64 { return c.all.busy() * 1000 / float64(n) }
+	f := figure{Group: "cpu", Name: title + ", all processes, per pod", Unit: "ms"}.of(of(ours, all), of(native, all))
+	rest := func(c cost) float64 { return c.all[idle] }
+	f.Note += fmt.Sprintf("; idle %s s of all cores, without Liqo %s s", span(of(ours, rest)), span(of(native, rest)))
+	b.report.add(f)
+	if n == 1000 && until == "" {
+		size := of(ours, func(c cost) float64 { return c.size })
+		b.report.add(figure{Group: "burst", Name: title + ", memory more than before in all our processes", Value: median(size), Unit: "MB", Note: span(size)}.below(sizeTarget))
 	}
 }
 
@@ -311,28 +381,21 @@ func (b *bed) reportBursts(l load, n int, direct, offloaded []burst) {
 		}
 		return all
 	}
-	name := func(what string) string { return l.title(n) + ", " + what }
-	all := func(one burst) float64 { return one.all }
-	ours, native := of(offloaded, all), of(direct, all)
-	var each []string
-	for i := range ours {
-		each = append(each, fmt.Sprintf("%.2f/%.2f", ours[i], native[i]))
+	compare := func(what string, value func(burst) float64) figure {
+		return figure{Group: "burst", Name: l.title(n) + ", " + what, Unit: "s"}.of(of(offloaded, value), of(direct, value))
 	}
-	note := fmt.Sprintf("rounds %s; %.2f to %.2f", strings.Join(each, " "), slices.Min(ours), slices.Max(ours))
-	if bare, known := b.bare[l.title(n)]; known {
-		note += fmt.Sprintf("; without Liqo installed %.2f", bare)
+	whole := compare("all Running", func(one burst) float64 { return one.all })
+	if bare := b.bare[l.title(n)]; bare != nil {
+		whole.Note += fmt.Sprintf("; without Liqo installed %.2f, %s", median(bare), span(bare))
 	}
-	whole := figure{Group: "burst", Name: name("all Running"), Value: median(ours), Unit: "s", Note: note}.beside(median(native))
 	if n >= 100 {
 		whole = whole.atMost(l.target)
 	}
 	b.report.add(whole)
 	for _, q := range []float64{0.5, 0.99} {
-		at := func(one burst) float64 { return quantile(one.each, q) }
-		b.report.add(figure{Group: "burst", Name: name(fmt.Sprintf("p%g of each", 100*q)), Value: median(of(offloaded, at)), Unit: "s"}.beside(median(of(direct, at))))
+		b.report.add(compare(fmt.Sprintf("p%g of each", 100*q), func(one burst) float64 { return quantile(one.each, q) }))
 	}
-	deletion := func(one burst) float64 { return one.deletion }
-	gone := figure{Group: "burst", Name: name("all gone"), Value: median(of(offloaded, deletion)), Unit: "s"}.beside(median(of(direct, deletion)))
+	gone := compare("all gone", func(one burst) float64 { return one.deletion })
 	if b.defaultLimits && n == 1000 {
 		gone = gone.below(float64(n) / goneTarget)
 	}

@@ -26,39 +26,56 @@ const (
 	steadyLimit = 2.0              // percent of a core, all our processes of both clusters
 )
 
-// measureCrowd makes 3000 pods in one namespace, and looks at what that means for the pods of
-// another and for our processes when all of them run.
+// crowding is a crowd of one round, with or without Liqo, and the pods of a quiet namespace meanwhile, in seconds.
+type crowding struct {
+	all, p50, gone float64
+	quiet          []float64
+}
+
+// measureCrowd makes 3000 pods in one namespace, and looks at what that means for the pods of another and, once, for our
+// processes when all of them run.
 func measureCrowd(ctx context.Context, b *bed) error {
 	if err := b.ensureNamespaces(ctx); err != nil {
 		return err
 	}
-	alone, quietAlone, err := b.crowdAndQuiet(ctx, b.direct(), b.quietDirect())
-	for _, place := range append(b.direct(), b.quietDirect()) {
-		err = errors.Join(err, b.clear(ctx, place, pods))
+	var native, ours []crowding
+	for round := range rounds {
+		alone, err := b.crowdAndQuiet(ctx, b.direct(), b.quietDirect(), func() error { return nil })
+		if err != nil {
+			return fmt.Errorf("round %d without Liqo: %w", round+1, err)
+		}
+		steady := func() error { return nil }
+		if round == 0 {
+			before, err := b.warm(ctx)
+			if err != nil {
+				return err
+			}
+			steady = func() error { return b.reportSteady(ctx, before) }
+		}
+		one, err := b.crowdAndQuiet(ctx, []place{b.offloaded()}, b.quiet(), steady)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round+1, err)
+		}
+		native, ours = append(native, alone), append(ours, one)
 	}
-	if err != nil {
-		return err
+	compare := func(what string, value func(crowding) float64) figure {
+		of := func(rounds []crowding) (all []float64) {
+			for _, one := range rounds {
+				all = append(all, value(one))
+			}
+			return all
+		}
+		return figure{Group: "crowd", Name: what, Unit: "s"}.of(of(ours), of(native))
 	}
-	before, err := b.warm(ctx)
-	if err != nil {
-		return err
+	title := func(what string) string { return fmt.Sprintf("%d pods, %s", crowdSize, what) }
+	b.report.add(compare(title("all Running"), func(c crowding) float64 { return c.all }).atMost(crowdTarget))
+	b.report.add(compare(title("p50 of each"), func(c crowding) float64 { return c.p50 }))
+	quiet := compare("a pod of another namespace meanwhile, p50", func(c crowding) float64 { return median(c.quiet) }).atMost(quietTarget)
+	for i := range ours {
+		quiet.Note += fmt.Sprintf("; %.2f, without Liqo %.2f", ours[i].quiet, native[i].quiet)
 	}
-	many, quiet, err := b.crowdAndQuiet(ctx, []place{b.offloaded()}, b.quiet())
-	if err != nil {
-		return err
-	}
-	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, all Running", crowdSize), Value: many.all / 1000, Unit: "s"}.beside(alone.all / 1000).atMost(crowdTarget))
-	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, p50 of each", crowdSize), Value: quantile(many.each, 0.5) / 1000, Unit: "s"}.beside(quantile(alone.each, 0.5) / 1000))
-	b.report.add(figure{Group: "crowd", Name: "a pod of another namespace meanwhile, p50", Value: median(slices.Clone(quiet)), Unit: "s",
-		Note: fmt.Sprintf("%.2f, without Liqo %.2f", quiet, quietAlone)}.beside(median(slices.Clone(quietAlone))).atMost(quietTarget))
-	if err := b.reportSteady(ctx, before); err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := errors.Join(b.clear(ctx, b.offloaded(), pods), b.clear(ctx, b.quiet(), pods)); err != nil {
-		return err
-	}
-	b.report.add(figure{Group: "crowd", Name: fmt.Sprintf("%d pods, all gone", crowdSize), Value: time.Since(began).Seconds(), Unit: "s"})
+	b.report.add(quiet)
+	b.report.add(compare(title("all gone"), func(c crowding) float64 { return c.gone }))
 	return nil
 }
 
@@ -110,8 +127,9 @@ func (b *bed) growth(before, after map[string][]process) string {
 }
 
 // crowdAndQuiet runs the crowd, in each of some places, and pods in a quiet one, one after the other, until the crowd
-// runs. It returns the crowd that took longest and the seconds each quiet pod took that was made while it grew.
-func (b *bed) crowdAndQuiet(ctx context.Context, crowds []place, quiet place) (burst, []float64, error) {
+// runs. It calls look, and removes all. It returns the crowd that took longest and the quiet pods that were made while it
+// grew.
+func (b *bed) crowdAndQuiet(ctx context.Context, crowds []place, quiet place, look func() error) (crowding, error) {
 	bursts, errs := make([]burst, len(crowds)), make([]error, len(crowds)+1)
 	growing, grown := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -119,21 +137,36 @@ func (b *bed) crowdAndQuiet(ctx context.Context, crowds []place, quiet place) (b
 		wg.Go(func() { bursts[i], errs[i] = p.run(ctx, pods, podNames("crowd", crowdSize)) })
 	}
 	go func() { wg.Wait(); grown() }()
-	var took []float64
+	var c crowding
 	for pause(growing, quietEvery) == nil {
-		one, err := quiet.run(ctx, pods, podNames(fmt.Sprintf("quiet%d", len(took)), 1))
+		one, err := quiet.run(ctx, pods, podNames(fmt.Sprintf("quiet%d", len(c.quiet)), 1))
 		if err != nil {
 			errs[len(crowds)] = err
 			break
 		}
-		took = append(took, one.each[0]/1000)
+		c.quiet = append(c.quiet, one.each[0]/1000)
 	}
 	wg.Wait()
 	grown()
-	if len(took) == 0 && errors.Join(errs...) == nil {
+	if len(c.quiet) == 0 && errors.Join(errs...) == nil {
 		errs[len(crowds)] = errors.New("the crowd ran before a quiet pod was made")
 	}
-	return slices.MaxFunc(bursts, func(a, b burst) int { return cmp.Compare(a.all, b.all) }), took, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return c, err
+	}
+	longest := slices.MaxFunc(bursts, func(a, b burst) int { return cmp.Compare(a.all, b.all) })
+	c.all, c.p50 = longest.all/1000, quantile(longest.each, 0.5)/1000
+	if err := look(); err != nil {
+		return c, err
+	}
+	began := time.Now()
+	errs = make([]error, len(crowds))
+	for i, p := range crowds {
+		wg.Go(func() { errs[i] = b.clear(ctx, p, pods) })
+	}
+	wg.Wait()
+	c.gone = time.Since(began).Seconds()
+	return c, errors.Join(append(errs, b.clear(ctx, quiet, pods))...)
 }
 
 // reportSteady is about the crowd when nothing happens to it any more.

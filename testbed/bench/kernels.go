@@ -115,17 +115,32 @@ func count(ctx context.Context, pid int) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	all["nft rules"], all["nft set elements"], err = countRules([]byte(printed))
+	return all, err
+}
+
+// countRules counts the rules of a table that nft printed as JSON, and the elements of all sets and maps, which are parts
+// of rules or have names of their own.
+func countRules(printed []byte) (rules, elements float64, err error) {
 	var table struct{ Nftables []map[string]any }
-	if err := json.Unmarshal([]byte(printed), &table); err != nil {
-		return nil, fmt.Errorf("read rules: %w", err)
+	if err := json.Unmarshal(printed, &table); err != nil {
+		return 0, 0, fmt.Errorf("read rules: %w", err)
 	}
 	for _, entry := range table.Nftables {
-		if rule, ok := entry["rule"]; ok {
-			all["nft rules"]++
-			all["nft set elements"] += elements(rule)
+		for kind, object := range entry {
+			switch kind {
+			case "rule":
+				rules++
+				elements += elementsOf(object)
+			case "set", "map":
+				if named, ok := object.(map[string]any); ok {
+					list, _ := named["elem"].([]any) // none if it is empty
+					elements += float64(len(list))
+				}
+			}
 		}
 	}
-	return all, nil
+	return rules, elements, nil
 }
 
 func countRoutes(ctx context.Context, pid int) (float64, error) {
@@ -133,19 +148,19 @@ func countRoutes(ctx context.Context, pid int) (float64, error) {
 	return float64(strings.Count(printed, "\n")), err
 }
 
-// elements are those of all sets within a part of a rule.
-func elements(part any) (n float64) {
+// elementsOf are those of all sets within a part of a rule.
+func elementsOf(part any) (n float64) {
 	switch p := part.(type) {
 	case []any:
 		for _, inner := range p {
-			n += elements(inner)
+			n += elementsOf(inner)
 		}
 	case map[string]any:
 		for key, inner := range p {
 			if list, ok := inner.([]any); ok && key == "set" {
 				n += float64(len(list))
 			} else {
-				n += elements(inner)
+				n += elementsOf(inner)
 			}
 		}
 	}

@@ -35,8 +35,9 @@ const (
 	// memoryNoise in MB is taken for what 10 peers take where they take less, for the same reason: tenfold, and by
 	// half more, 100 may always take 30 MB.
 	memoryNoise = 2.0
-	// changes are made at each number of peers, and each is taken back.
-	changes = 15
+	// changes are made at each number of peers, and each is taken back. The kernel counts CPU in steps of 10 ms, and a
+	// change of one may take a gateway 1.3 ms.
+	changes = 100
 
 	peersLabel    = "bench"
 	peersTemplate = "bench-fake"
@@ -430,8 +431,12 @@ func (b *bed) reportPeers(crowds []crowd) {
 		b.reportMemory(title, crowds)
 		for _, c := range crowds[3:] {
 			target := map[bool]float64{true: changeTarget, false: thousandTarget}[c.peers == 100]
-			b.report.add(figure{Group: "peers", Name: fmt.Sprintf("%s: CPU of a change, %d beside 1", title, c.peers),
-				Value: c.changed[title], Unit: "ms"}.beside(one.changed[title]).atMost(target))
+			f := figure{Group: "peers", Name: fmt.Sprintf("%s: CPU of a change, %d beside 1", title, c.peers),
+				Value: c.changed[title], Unit: "ms"}.beside(one.changed[title])
+			if strings.HasPrefix(title, "fabric ") || strings.HasPrefix(title, "gateway ") {
+				f = f.atMost(target)
+			}
+			b.report.add(f)
 		}
 	}
 }
@@ -461,7 +466,7 @@ func (b *bed) reportMemory(title string, crowds []crowd) {
 		steps = append(steps, fmt.Sprintf("%.1f", c.memory[title]))
 	}
 	f := figure{Group: "peers", Name: title + ": memory of a peer, 100 beside 10", Value: (hundred - none) * 1024 / 100, Unit: "KB",
-		Note: "MB with 0, 1, 10, 100: " + strings.Join(steps, " ")}
+		Note: "MB with none, 1, 10, 100 and so on: " + strings.Join(steps, " ")}
 	b.report.add(f.beside(max(ten-none, memoryNoise) * 1024 / 10).atMost(memoryTarget))
 }
 

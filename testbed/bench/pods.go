@@ -181,8 +181,7 @@ func quantile(sorted []float64, q float64) float64 {
 }
 
 func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 func podNames(prefix string, n int) []string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,6 +33,26 @@ func (f figure) beside(alone float64) figure {
 		f.Ratio = new(f.Value / alone)
 	}
 	return f
+}
+
+// of sets the median of what the rounds measured, and beside it that without Liqo. Both are in the order of
+// the rounds, which take turns.
+func (f figure) of(ours, native []float64) figure {
+	f.Value = median(ours)
+	f = f.beside(median(native))
+	var each []string
+	ratios := make([]float64, 0, len(ours))
+	for i := range min(len(ours), len(native)) {
+		each = append(each, fmt.Sprintf("%.2f/%.2f", ours[i], native[i]))
+		ratios = append(ratios, ours[i]/native[i])
+	}
+	f.Note = fmt.Sprintf("%s, without Liqo %s, ratio %s; rounds %s", span(ours), span(native), span(ratios), strings.Join(each, " "))
+	return f
+}
+
+// span is the least and the most of some values.
+func span(values []float64) string {
+	return fmt.Sprintf("%.2f to %.2f", slices.Min(values), slices.Max(values))
 }
 
 // below is a target for the value itself.

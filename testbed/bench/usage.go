@@ -21,7 +21,7 @@ import (
 // What the processes of the clusters use, Kubernetes' own among them.
 
 // usage is CPU in seconds by cluster and program, as "rome kube-apiserver", and of the machine when nothing ran, as
-// "idle", in seconds of all cores.
+// idle, in seconds of all cores.
 type usage map[string]float64
 
 // usage reads what all processes of the clusters have used since they began. Of Kubernetes' own it leaves out
@@ -49,7 +49,7 @@ func (b *bed) usage() (usage, error) {
 	}
 	content, err := os.ReadFile("/proc/stat")
 	if fields := strings.Fields(string(content)); len(fields) > 4 {
-		out["idle"] = number(fields[4]) / ticks
+		out[idle] = number(fields[4]) / ticks
 	}
 	return out, err
 }
@@ -66,21 +66,17 @@ func (u usage) since(earlier usage) usage {
 // leastUsed in ms per pod is what is worth a line.
 const leastUsed = 0.1
 
-// reportUsage compares each program's CPU for a pod of a burst with that for a pair of pods without Liqo.
-func (b *bed) reportUsage(title string, n int, ours, native usage) {
-	each := func(seconds float64) float64 { return seconds * 1000 / float64(n) }
-	var all, alone float64
-	for _, name := range sortedKeys(ours) {
-		if name == "idle" {
-			continue
-		}
-		all, alone = all+ours[name], alone+native[name]
-		if each(ours[name]) >= leastUsed && n >= 100 {
-			b.report.add(figure{Group: "cpu", Name: title + ", " + name + ", per pod", Value: each(ours[name]), Unit: "ms"}.beside(each(native[name])))
+// idle names the CPU that nothing used.
+const idle = "idle"
+
+// busy is what all processes used.
+func (u usage) busy() (all float64) {
+	for name, used := range u {
+		if name != idle {
+			all += used
 		}
 	}
-	b.report.add(figure{Group: "cpu", Name: title + ", all processes, per pod", Value: each(all), Unit: "ms",
-		Note: fmt.Sprintf("idle %.1f s of all cores, without Liqo %.1f s", ours["idle"], native["idle"])}.beside(each(alone)))
+	return all
 }
 
 // profileTime is how long -profile looks.
