@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ const (
 // series holds what was measured of one dimension.
 type series struct {
 	Name, Date, Machine string
+	Version             string  // the commit, shortened
 	Points              []point // the first with nothing added
 }
 
@@ -62,6 +64,12 @@ func measureScale(ctx context.Context, b *bed) error {
 	if err != nil {
 		return err
 	}
+	commit := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD")
+	commit.Dir = docs
+	version, err := output(commit)
+	if err != nil {
+		return err
+	}
 	dimensions := []dimension{b.scaleNodes(), b.scaleServices(), b.scaleNamespaces(), b.scalePeers(), b.scalePods()}
 	for _, d := range dimensions {
 		if err := d.remove(ctx); err != nil {
@@ -71,7 +79,7 @@ func measureScale(ctx context.Context, b *bed) error {
 	for i, d := range dimensions {
 		points, failed := b.measurePoints(ctx, d)
 		if failed == nil {
-			failed = keepSeries(docs, series{d.name, time.Now().UTC().Format(time.DateOnly), machine, points})
+			failed = keepSeries(docs, series{d.name, time.Now().UTC().Format(time.DateOnly), machine, strings.TrimSpace(version), points})
 		}
 		if i+1 < len(dimensions) { // the last one's go with the clusters
 			failed = errors.Join(failed, d.remove(ctx))

@@ -53,7 +53,7 @@ func TestGrowth(t *testing.T) {
 	const want = `| | measured | 10 times | 100 times |
 |---|---|---|---|
 | pods | **1000** | **10,000** | **100,000** |
-| – all in place, one after the other | 95 s | 17 min | 2.8 h |
+| – until all are in place | 95 s | 17 min | 2.8 h |
 | – CPU of Liqo for that | 48 s | 8.3 min | 83 min |
 | – memory, controller of rome | 30 MB | 120 MB | 1020 MB |
 `

@@ -153,7 +153,7 @@ func total(values map[string]float64) (sum float64) {
 // table has a column for each size.
 func (s series) table() string {
 	none, points, all := s.Points[0], s.Points[1:], math.Inf(-1)
-	out := fmt.Sprintf("%s, %s.\n\n| %s |", s.Date, s.Machine, s.Name)
+	out := fmt.Sprintf("%s, %s, `%s`.\n\n| %s |", s.Date, s.Machine, s.Version, s.Name)
 	for _, p := range points {
 		out += " " + grouped(p.N) + " |"
 	}
@@ -243,7 +243,7 @@ func growth(all []series) string {
 				return sum
 			}
 		}
-		row("– all in place, one after the other", sum(func(p point) float64 { return p.Seconds }), duration)
+		row("– until all are in place", sum(func(p point) float64 { return p.Seconds }), duration)
 		row("– CPU of Liqo for that", sum(func(p point) float64 { return total(ours(p.CPU)) }), duration)
 		name := largest(former, p)
 		row("– memory, "+plain(name), func(p point) float64 { return p.Memory[name] }, func(v float64) string { return short(v) + " MB" })
