@@ -18,9 +18,8 @@ import (
 func FairQueue[T comparable](
 	name string, limiter workqueue.TypedRateLimiter[T], namespaceOf func(T) string,
 ) workqueue.TypedRateLimitingInterface[T] {
-	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{
-		Name: name, Queue: &roundRobin[T]{namespaceOf: namespaceOf, waiting: map[string][]T{}, in: map[T]string{}}, Clock: seldom{},
-	})
+	queue := &roundRobin[T]{namespaceOf: namespaceOf, waiting: map[string][]T{}, in: map[T]string{}}
+	fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: queue, Clock: seldom{}})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
 			workqueue.TypedDelayingQueueConfig[T]{Name: name, Queue: fair}),
