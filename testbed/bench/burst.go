@@ -206,11 +206,10 @@ func (b *bed) measureBare(ctx context.Context) (err error) {
 
 func (l load) title(n int) string { return fmt.Sprintf("%d %s", n, l.name) }
 
-// look is what all processes have used and what the API servers were asked, by cluster, at one time.
+// look is what our processes have used and what the API servers were asked until a time, by cluster.
 type look struct {
 	ours  map[string][]process
 	asked map[string]float64
-	all   usage
 }
 
 func (b *bed) lookAtAll(ctx context.Context) (l look, err error) {
