@@ -71,7 +71,7 @@ func (q *queue) report(key types.NamespacedName) {
 	q.TypedRateLimitingInterface.Add(key)
 }
 
-// wait notes why a key waits, beside earlier reasons. It enqueues nothing.
+// wait adds a reason to those for which a key is pending. It enqueues nothing.
 func (q *queue) wait(key types.NamespacedName, why reason) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

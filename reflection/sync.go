@@ -29,7 +29,8 @@ var errNotOurs = errors.New("not ours")
 // the caches enqueue the object once they have synced.
 var errNotReady = errors.New("not ready")
 
-// errLate reports that a cache does not show the last write to the object yet.
+// errLate reports that a cache does not show the last write to the object yet. It is not counted, and
+// the event of the write enqueues the object.
 var errLate = errors.New("late")
 
 // errTooMany reports that the WriteLimit or Budget of a kind is used up, and the object waits. It

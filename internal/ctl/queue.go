@@ -12,9 +12,9 @@ import (
 )
 
 // FairQueue returns a work queue that serves the namespaces of its keys in turn, so that a thousand
-// keys of one namespace do not delay the only key of another. If namespaceOf returns another one for
-// a waiting key that is added again, the key moves to the end of that. Its rate limit is limiter; if
-// it has a name, it has metrics.
+// keys of one namespace do not delay the only key of another. A waiting key that is added again moves
+// if namespaceOf returns another namespace for it than before. Its rate limit is limiter; if it has a
+// name, it has metrics.
 func FairQueue[T comparable](
 	name string, limiter workqueue.TypedRateLimiter[T], namespaceOf func(T) string,
 ) workqueue.TypedRateLimitingInterface[T] {
@@ -46,7 +46,8 @@ type roundRobin[T comparable] struct {
 	turns       []string     // namespaces with waiting keys; the first is served next
 }
 
-// Touch lets a waiting key keep its place if it is of the same namespace as before.
+// Touch is called when a waiting key is added again. The key keeps its place, unless its namespace has
+// changed: then it becomes the last of the new one.
 func (r *roundRobin[T]) Touch(key T) {
 	before := r.in[key]
 	if before == r.namespaceOf(key) {

@@ -231,8 +231,8 @@ type cost struct {
 	asked map[string]float64
 }
 
-// costOf runs a burst in some places and returns what it took, at the time until which it waits once all pods run. What
-// looks take themselves is outside.
+// costOf runs a burst in some places. Once all pods run it calls until, and returns what was used up to then, without
+// what the bench itself takes to find that out.
 func (b *bed) costOf(ctx context.Context, places []place, l load, names []string, until func() error) (burst, cost, error) {
 	before, err := b.lookAtAll(ctx)
 	if err != nil {
@@ -292,11 +292,11 @@ func (b *bed) measureBursts(ctx context.Context, l load, n int) error {
 	return errors.Join(err, profiles())
 }
 
-// burstSettle is when what is put off while pods start is done: phases of ShadowPods half a minute after the last, and
-// Events at one a second.
+// burstSettle is the time after a burst in which Liqo does what it puts off while pods start: the phase of a ShadowPod is
+// written half a minute after its pod runs.
 const burstSettle = 90 * time.Second
 
-// measureSettled is about one more burst, with what its processes do after all pods run.
+// measureSettled measures one more burst, until Liqo has done what it puts off.
 func (b *bed) measureSettled(ctx context.Context, l load, n int) error {
 	names := podNames("settled", n)
 	settle := func() error { return pause(ctx, burstSettle) }
@@ -311,7 +311,7 @@ func (b *bed) measureSettled(ctx context.Context, l load, n int) error {
 	return err
 }
 
-// reportCosts is about what bursts took: until all pods ran, or until what title adds.
+// reportCosts compares what bursts took until all pods ran, or, if until is not empty, up to the time that it names.
 func (b *bed) reportCosts(l load, n int, until string, ours, native []cost) {
 	title := l.title(n) + until
 	of := func(costs []cost, value func(cost) float64) (all []float64) {

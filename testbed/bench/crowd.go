@@ -26,7 +26,7 @@ const (
 	steadyLimit = 2.0              // percent of a core, all our processes of both clusters
 )
 
-// crowding is a crowd of one round, with or without Liqo, and the pods of a quiet namespace meanwhile, in seconds.
+// crowding holds the seconds that a crowd and the pods of a quiet namespace took in one round.
 type crowding struct {
 	all, p50, gone float64
 	quiet          []float64

@@ -41,8 +41,8 @@ type phaseTime struct {
 	seconds float64
 }
 
-// kindsLearned is when Kubernetes' garbage collector, which deletes owned objects, knows kinds that were just installed:
-// it asks for new ones every 30 s.
+// kindsLearned is the time after an installation in which Kubernetes' garbage collector, which deletes owned objects,
+// learns the new kinds: it asks for them every 30 s.
 const kindsLearned = 40 * time.Second
 
 // measurePeer peers for the first time, and three times more, after unpeering with nothing offloaded and with pods in some
@@ -92,7 +92,7 @@ func measurePeer(ctx context.Context, b *bed) error {
 	return nil
 }
 
-// medianOf is the figure with the median, and notes the others.
+// medianOf returns the figure with the median, and notes the least and the most of all.
 func medianOf(of []figure) figure {
 	var values []float64
 	for _, f := range of {
@@ -103,7 +103,7 @@ func medianOf(of []figure) figure {
 	return of[at]
 }
 
-// addPeerings is about the medians of some peerings.
+// addPeerings reports the medians of some peerings.
 func (b *bed) addPeerings(which string, all []peering, target float64) {
 	seconds := func(what string, value func(peering) float64) figure {
 		var values []float64

@@ -35,8 +35,8 @@ func (f figure) beside(alone float64) figure {
 	return f
 }
 
-// of sets the median of what the rounds measured, and beside it that without Liqo. Both are in the order of
-// the rounds, which take turns.
+// of sets the value to the median of all rounds, and compares it with the median without Liqo. The values of a round
+// have the same index.
 func (f figure) of(ours, native []float64) figure {
 	f.Value = median(ours)
 	f = f.beside(median(native))
