@@ -74,8 +74,9 @@ func mistakes() []mistake {
 		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready", ""},
 		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready", ""},
 		{"the name does not resolve", name, nameBack, "NameUnknown", "NothingArrives", "Ready", ""},
-		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
-		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
+		// The server goes on sending here, too. What the client hears are handshakes with, or for, another key.
+		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer|WrongKey", "WrongKey", "Ready", ""},
+		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer|WrongKey", "WrongKey", "Ready", ""},
 		{"a NAT forwards nothing",
 			func(t *testing.T) { onTestbed(t, "nat", "on", "milan") }, func(t *testing.T) { onTestbed(t, "nat", "off", "milan") },
 			"NoAnswer", "NothingArrives", "Ready", ""},
