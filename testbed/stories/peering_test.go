@@ -39,17 +39,12 @@ const (
 // of Kubernetes has seen that the virtual one is ready, which is later than the Node is.
 func (c cluster) sumsUp(t *testing.T, peer, want string) {
 	t.Helper()
-	c.sumsUpWithin(t, promptly, peer, want)
-}
-
-func (c cluster) sumsUpWithin(t *testing.T, limit time.Duration, peer, want string) {
-	t.Helper()
 	if !strings.HasPrefix(want, "Consumer:") && want != stranger {
 		c.kubectl(t, "wait", "deployments", "-A", "-l", "offloading.liqo.io/component=virtual-kubelet,liqo.io/remote-cluster-id="+peer,
 			"--for=condition=Available", "--timeout=60s")
 	}
 	began := time.Now()
-	within(t, limit, c.name+" sums up "+peer+" as "+want, func() (string, bool) {
+	within(t, promptly, c.name+" sums up "+peer+" as "+want, func() (string, bool) {
 		got, err := c.ask("get", "foreignclusters", peer, "-o", "jsonpath="+summary)
 		return got, err == nil && got == strings.TrimSpace(want)
 	})
