@@ -206,7 +206,7 @@ func (b *bed) measureBare(ctx context.Context) (err error) {
 
 func (l load) title(n int) string { return fmt.Sprintf("%d %s", n, l.name) }
 
-// look is what our processes have used and what the API servers were asked until a time, by cluster.
+// look holds, by cluster, our processes and the number of requests that its API server has had, at one time.
 type look struct {
 	ours  map[string][]process
 	asked map[string]float64
@@ -223,7 +223,7 @@ func (b *bed) lookAtAll(ctx context.Context) (l look, err error) {
 	return l, err
 }
 
-// cost is what a burst took until a time.
+// cost holds what was used from the beginning of a burst until costOf looked again.
 type cost struct {
 	all   usage
 	ours  map[string][]process // with the CPU since the beginning

@@ -148,7 +148,7 @@ func countRoutes(ctx context.Context, pid int) (float64, error) {
 	return float64(strings.Count(printed, "\n")), err
 }
 
-// elementsOf are those of all sets within a part of a rule.
+// elementsOf counts the elements of all sets within a part of a rule.
 func elementsOf(part any) (n float64) {
 	switch p := part.(type) {
 	case []any:

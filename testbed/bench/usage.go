@@ -66,10 +66,10 @@ func (u usage) since(earlier usage) usage {
 // leastUsed in ms per pod is what is worth a line.
 const leastUsed = 0.1
 
-// idle names the CPU that nothing used.
+// idle is the key of the time in which no process ran.
 const idle = "idle"
 
-// busy is what all processes used.
+// busy returns the CPU seconds of all processes.
 func (u usage) busy() (all float64) {
 	for name, used := range u {
 		if name != idle {
