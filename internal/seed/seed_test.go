@@ -1,0 +1,50 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package seed
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestSeed: the same tree draws the same samples, SEED draws others.
+func TestSeed(t *testing.T) {
+	t.Setenv(Variable, "")
+	first, again := Rand(t).Uint64(), Rand(t).Uint64()
+	t.Setenv(Variable, "another")
+	other := Rand(t).Uint64()
+	if first != again || first == other {
+		t.Errorf("drew %x, then %x, with another seed %x", first, again, other)
+	}
+}
+
+// TestFails fails if it runs below TestRepeats.
+func TestFails(t *testing.T) {
+	if os.Getenv("FAIL") != "" {
+		t.Run("a sample", func(t *testing.T) {
+			Of(t)
+			t.Error("on purpose")
+		})
+	}
+}
+
+// TestRepeats: a test that fails prints the seed, and the command that repeats it.
+func TestRepeats(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=TestFails", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), Variable+"=mine", "FAIL=1")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{
+		"SEED=mine\n", "repeat with: SEED=mine go test ./internal/seed -count=1 -v -run '^TestFails$/^a_sample$' -timeout=1m0s\n",
+	} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("want %q in\n%s%v", want, out, err)
+		}
+	}
+}
