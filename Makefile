@@ -37,11 +37,13 @@ testbed-build: deps ## Kubernetes for the test clusters, from its Go modules; on
 	$(TESTBED) build
 
 generate: ## deepcopy, CRDs and roles from the types and markers
+	rm -f deploy/liqo/crds/*.yaml
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/liqo/crds
 	deploy/rbac.sh '$(CONTROLLER_GEN)'
 
 reference: ## docs/reference from the types, commands, values and constants
+	rm -f docs/reference/*.md
 	go run ./docs/reference/generate
 
 site: ## bin/site, the pages as a web site, with mkdocs (apt-get install mkdocs)
@@ -56,15 +58,14 @@ screenshots: deps ## docs/images, of the dashboard's recorded clusters, with Chr
 	go run ./testbed/screenshots
 
 check: ## format, vet, linters, generated files, import law
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "run gofmt -w on:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@unformatted=$$(find * -name '*.go' ! -path 'bin/*' | xargs gofmt -l) || exit; \
+		test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	GOWORK=off go build -C lint -o ../bin/lint
 	bin/lint ./... ./testbed/... ./deploy/image/...
 	cd deploy/release && GOWORK=off ../../bin/lint ./...
 	go test -count=1 -vet=off ./internal/law
 	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
-	$(MAKE) generate
-	$(MAKE) reference
-	git diff --exit-code -- api deploy docs/reference || { echo "generated files were stale: commit what 'make generate reference' made"; exit 1; }
+	deploy/fresh.sh 'make generate reference' api deploy docs/reference
 
 test: testbed-build image test-unit test-stories ## all tests
 
