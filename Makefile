@@ -145,12 +145,13 @@ fuzz: ## what is read of others, with input nobody thought of, FUZZTIME for each
 		go test ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit; done
 
 RELEASE := GOWORK=off go run -C deploy/release .
+SIGN = -key '$(KEY)' $(if $(filter yes,$(UNSIGNED)),-unsigned)
 
-release: ## dist/, from the commit: VERSION= REGISTRY=<host/folder> URL=<of the files> [KEY=<to sign with>]
-	$(RELEASE) build -dist '$(CURDIR)/dist' -version '$(VERSION)' -registry '$(REGISTRY)' -url '$(URL)' -key '$(KEY)'
+release: ## dist/, from the commit: VERSION= REGISTRY=<host/folder> URL=<of the files> KEY=<to sign with> or UNSIGNED=yes
+	$(RELEASE) build -dist '$(CURDIR)/dist' -version '$(VERSION)' -registry '$(REGISTRY)' -url '$(URL)' $(SIGN)
 
-release-push: ## image and chart of dist/ to REGISTRY=<host/folder> [KEY=<to sign with>]
-	$(RELEASE) push -dist '$(CURDIR)/dist' -registry '$(REGISTRY)' -key '$(KEY)'
+release-push: ## image and chart of dist/ to REGISTRY=<host/folder> KEY=<to sign with> or UNSIGNED=yes
+	$(RELEASE) push -dist '$(CURDIR)/dist' -registry '$(REGISTRY)' $(SIGN)
 
 clean:
 	rm -rf bin dist

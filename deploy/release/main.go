@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string) error {
 	dist := flags.String("dist", "../../dist", "folder with the release; build replaces it")
 	registry := flags.String("registry", "", "host and folder; the image is liqo in it, the chart charts/liqo")
 	key := flags.String("key", "", "file with a PEM key to sign with; $"+passwordVariable+" has its password")
+	unsigned := flags.Bool("unsigned", false, "sign nothing, to try a release out")
 	var version, url, source *string
 	var plainHTTP *bool
 	if args[0] == "build" {
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	if *registry == "" {
 		return errors.New("-registry is required")
 	}
-	signer, err := loadSigner(*key, os.Getenv(passwordVariable))
+	signer, err := loadSigner(*key, os.Getenv(passwordVariable), *unsigned)
 	if err != nil {
 		return err
 	}

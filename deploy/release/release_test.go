@@ -227,6 +227,26 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// TestUnsigned: only a release that is unsigned by name goes without a key, for both commands, before any work.
+func TestUnsigned(t *testing.T) {
+	for _, command := range []string{"build", "push"} {
+		dist := filepath.Join(t.TempDir(), "dist")
+		for wants, args := range map[string][]string{
+			"no signing key": {"-key", ""},
+			"choose one":     {"-key", "cosign.key", "-unsigned"},
+		} {
+			args := append([]string{command, "-registry", "registry.example.com/liqo", "-dist", dist}, args...)
+			err := run(t.Context(), args)
+			if err == nil || !strings.Contains(err.Error(), wants) {
+				t.Errorf("%v: %v, want %q", args, err, wants)
+			}
+		}
+	}
+	if signer, err := loadSigner("", "", true); signer != nil || err != nil {
+		t.Errorf("unsigned on purpose: %v, %v", signer, err)
+	}
+}
+
 // keys makes a signer from a file with an encrypted key, and what verifies its signatures.
 func keys(t *testing.T) (signature.Signer, signature.Verifier) {
 	t.Helper()
@@ -234,10 +254,10 @@ func keys(t *testing.T) (signature.Signer, signature.Verifier) {
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "key")
 	must(t, os.WriteFile(file, key, 0o600))
-	if _, err := loadSigner(file, "wrong"); err == nil {
+	if _, err := loadSigner(file, "wrong", false); err == nil {
 		t.Error("a wrong password is taken")
 	}
-	signer, err := loadSigner(file, "secret")
+	signer, err := loadSigner(file, "secret", false)
 	must(t, err)
 	parsed, err := cryptoutils.UnmarshalPEMToPublicKey(public)
 	must(t, err)

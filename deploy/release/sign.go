@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,10 +34,16 @@ const (
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
 )
 
-// loadSigner reads a key; without a file it returns no signer.
-func loadSigner(keyFile, password string) (signature.Signer, error) {
-	if keyFile == "" {
+// loadSigner reads a key. It returns no signer for a release that is unsigned on purpose, which has no key; any other
+// release without a key is an error.
+func loadSigner(keyFile, password string, unsigned bool) (signature.Signer, error) {
+	switch {
+	case unsigned && keyFile != "":
+		return nil, fmt.Errorf("both a signing key %s and -unsigned are given; choose one", keyFile)
+	case unsigned:
 		return nil, nil
+	case keyFile == "":
+		return nil, errors.New("no signing key: give -key (make: KEY=<file>), or -unsigned (make: UNSIGNED=yes) to try")
 	}
 	ask := func(bool) ([]byte, error) { return []byte(password), nil }
 	signer, err := signature.LoadSignerFromPEMFile(keyFile, crypto.SHA256, ask)
