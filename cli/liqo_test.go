@@ -28,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -118,7 +119,7 @@ func answer(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSlice
 // waitUntil waits until the claim holds.
 func waitUntil(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, holds); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, holds); err != nil {
 		t.Fatalf("%s: %v", claim, err)
 	}
 }

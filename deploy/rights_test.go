@@ -37,6 +37,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	networkplan "github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -846,7 +847,7 @@ func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
 // until waits until a claim holds. A failure prints the last value that look returned.
 func (p provider) until(t *testing.T, claim string, look func() (holds bool, seen any)) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
 		holds, seen := look()
 		if holds {
 			return

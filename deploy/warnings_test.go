@@ -27,6 +27,7 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // warnings collects the warnings of an API server.
@@ -97,7 +98,7 @@ func clientWithWarnings(t *testing.T, config *rest.Config) (client.Client, *warn
 // eventually waits until a condition holds: a policy is in force a moment after it was created.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
 		t.Fatal("the condition does not hold")
 	}

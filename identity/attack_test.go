@@ -33,6 +33,7 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestAttackDrainedConsumer: a consumer whose Tenant is drained, or deleted, goes on with its certificate, which
@@ -336,7 +337,7 @@ func watchSlices(t *testing.T, c client.WithWatch) <-chan watch.Event {
 
 func awaitEvent(t *testing.T, events <-chan watch.Event, kind watch.EventType, name string) {
 	t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(patience.Limit); ; {
 		select {
 		case e, open := <-events:
 			if !open {
@@ -353,7 +354,7 @@ func awaitEvent(t *testing.T, events <-chan watch.Event, kind watch.EventType, n
 
 func until(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, holds); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, holds); err != nil {
 		t.Fatalf("%s: %v", claim, err)
 	}
 }

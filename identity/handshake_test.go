@@ -49,11 +49,10 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 const (
-	// patience is how long a change may take to be seen; two API servers share few cores.
-	patience = time.Minute
 	// atMilan and atRome are the tenant namespaces, each named after the other cluster.
 	atMilan, atRome = "liqo-tenant-rome", "liqo-tenant-milan"
 	// lifetime is that of certificates, as the signer is asked for.
@@ -304,7 +303,7 @@ func replayed(t *testing.T, rome cluster, tenant *authv1beta1.Tenant, nonce []by
 	if replay.Status.AuthParams != nil {
 		t.Error("the replay got credentials")
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		var told eventsv1.EventList
 		err := rome.List(ctx, &told, client.InNamespace(atRome))
 		return slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
@@ -451,7 +450,7 @@ func (c cluster) delete(t *testing.T, obj client.Object) {
 // until reads obj again and again until it is as claimed.
 func (c cluster) until(t *testing.T, claim string, obj client.Object, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})
@@ -464,7 +463,7 @@ func (c cluster) until(t *testing.T, claim string, obj client.Object, holds func
 func (c cluster) gone(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, obj := range objects {
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 			err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
@@ -513,7 +512,7 @@ func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.C
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "mallory"}},
 	})
 	mallory := must(client.New(c.server.ConfigFor("mallory"), client.Options{Scheme: scheme.New()}))
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := mallory.Create(ctx, stranger)
 		if apierrors.IsForbidden(err) { // rights are in force a moment after they are given
 			return false, nil

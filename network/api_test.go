@@ -35,6 +35,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network"
 )
@@ -480,7 +481,7 @@ func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 // eventually waits until check returns no error.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		err := check()

@@ -48,12 +48,10 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/offloading"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
-
-// patience is how long a change may take to be seen; the API servers of two packages share few cores.
-const patience = 2 * time.Minute
 
 // cluster is a real API server on which controllers and admission server of the room run. There is
 // no scheduler, garbage collector or controller manager; tests do their work.
@@ -219,7 +217,7 @@ func (k cluster) admits(t *testing.T, pod *corev1.Pod, tolerates bool) {
 func (k cluster) until(t *testing.T, what string, met func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		last = met(ctx)
 		return last == nil, nil
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestQuotaHolds creates 200 ShadowPods at once. As many pods are created as fit into the quota,
@@ -97,7 +98,7 @@ func (k cluster) pods(t *testing.T) int {
 // insist creates a ShadowPod until it is accepted or the quota refuses it; while the controller
 // restarts, requests fail.
 func insist(ctx context.Context, c client.Client, name string) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
 		p.Spec.Pod = container("1")
 		err := c.Create(ctx, p)

@@ -23,6 +23,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestAttackPodsHoldNamespace: a consumer gives a pod whose process ignores SIGTERM years to end, by its
@@ -89,7 +90,7 @@ func TestAttackPodsHoldNamespace(t *testing.T) {
 	began := time.Now()
 	until := func(what string, met func() bool) {
 		t.Helper()
-		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return met(), nil })
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) { return met(), nil })
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

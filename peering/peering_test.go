@@ -29,13 +29,12 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/peering/plan"
 )
 
 const (
-	// patience is how long a change may take to be seen on a busy machine.
-	patience = time.Minute
 	// unreachable is an address where nobody listens: the discard port of this machine.
 	unreachable = "https://127.0.0.1:9"
 )
@@ -246,7 +245,7 @@ func remove(t *testing.T, c client.Client, objects ...client.Object) {
 // until reads obj again and again until it is as claimed.
 func until(t *testing.T, c client.Client, claim string, obj client.Object, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})

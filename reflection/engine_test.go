@@ -46,6 +46,7 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/reflection"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -55,10 +56,6 @@ const (
 	tenant                   = "liqo-tenant-milan"
 	homeNS, remoteNS         = "shop", "shop-rome"
 )
-
-// patience is how long a change may take to be seen; two API servers share few cores with another
-// package's.
-const patience = 2 * time.Minute
 
 // world is two API servers with one offloaded namespace. Nothing but the reflection and the
 // test acts in them: the test plays the provider's controller and kubelet.
@@ -215,7 +212,7 @@ func (w *world) create(c client.Client, obj client.Object) {
 func (w *world) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -35,6 +35,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -362,7 +363,7 @@ func (c *chaos) settle(what string, check func(context.Context) error) {
 	c.Helper()
 	var last error
 	began := time.Now()
-	if wait.PollUntilContextTimeout(c.Context(), 200*time.Millisecond, 2*patience, true, func(ctx context.Context) (bool, error) {
+	if wait.PollUntilContextTimeout(c.Context(), 200*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	}) != nil {

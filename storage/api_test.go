@@ -33,13 +33,12 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/storage"
 )
 
 const (
 	roles = "../deploy/liqo/files/rbac/"
-	// patience is how long a change may take to be seen; the API servers of two packages share few cores.
-	patience = 2 * time.Minute
 )
 
 // cluster is an API server on which the controllers of the room run, with the rights of an
@@ -127,7 +126,7 @@ func (k cluster) create(obj client.Object) {
 func (k cluster) becomes(obj client.Object, check func() error) {
 	k.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		if last = k.Get(ctx, client.ObjectKeyFromObject(obj), obj); last == nil {
 			last = check()
 		}
@@ -163,7 +162,7 @@ func (k cluster) exists(obj client.Object) {
 
 func (k cluster) gone(obj client.Object) {
 	k.Helper()
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		return apierrors.IsNotFound(k.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 	})
 	k.must(fmt.Sprintf("end of %T %s", obj, obj.GetName()), err)
@@ -326,7 +325,7 @@ func aVolumeGrows(k cluster) {
 	// First the class of the backing claim does not allow expansion, which an event reports; then it does.
 	k.ask(claim, "3Gi")
 	var events corev1.EventList
-	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(k.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := k.List(ctx, &events, client.InNamespace("shop"))
 		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.InvolvedObject.Name == "growing" && e.Reason == "VolumeResizeFailed" && strings.Contains(e.Message, "class disk, which lets none grow")

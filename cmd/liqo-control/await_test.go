@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestRolesWaitForTheAPIServer starts a role while the API server is unavailable, then not ready,
@@ -28,7 +30,7 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 	says := func(path string, code int, words string) {
 		t.Helper()
 		var got string
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 			answer, err := http.Get("http://" + health + path)
 			if err != nil {
 				got = err.Error()

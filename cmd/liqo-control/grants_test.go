@@ -28,6 +28,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestAttackQuietGrants: a consumer wants to be granted something without being noticed. It asks for two namespaces at once
@@ -100,7 +101,7 @@ func TestAttackQuietGrants(t *testing.T) {
 func (c *installation) tells(t *testing.T, namespace, reason string, words ...string) {
 	t.Helper()
 	var told eventsv1.EventList
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := c.List(ctx, &told, client.InNamespace(namespace))
 		return slices.ContainsFunc(told.Items, func(e eventsv1.Event) bool {
 			return e.Reason == reason && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Note, w) })

@@ -26,6 +26,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestInteropProvider runs our provider on the objects of a consumer that runs the original. None
@@ -183,7 +184,7 @@ func (c *installation) answersAgain(t *testing.T, before *unstructured.Unstructu
 		return
 	}
 	var diff string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		after, err := c.live(ctx, before)
 		if err != nil || after == nil {
 			diff = "it is not there"

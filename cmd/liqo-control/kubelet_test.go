@@ -34,6 +34,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/elect"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 	"github.com/liqo-go/liqo/reflection"
@@ -124,7 +125,7 @@ func freePort(t *testing.T) string {
 func (w *stage) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestMemoryIsReturned shows that the memory of a burst is returned soon after it, even if nothing
@@ -29,7 +31,7 @@ func TestMemoryIsReturned(t *testing.T) {
 	}
 	runtime.KeepAlive(pages)
 	go returnMemory(t.Context(), time.Second) // it gives back once, so not while the burst lasts, however slow the machine is
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 		return resident(t)-before < burst/4, nil
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestPairs: global labels and annotations come as pairs, or as JSON where values have commas.
@@ -54,7 +55,7 @@ func TestGlobalFlags(t *testing.T) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(keys), keys)
 		return err == nil, client.IgnoreNotFound(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, made)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, made)
 	if err != nil || keys.Labels["team"] != "net" || keys.Annotations["note"] != "a,b=c" {
 		t.Errorf("labels %v, annotations %v, error %v", keys.Labels, keys.Annotations, err)
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 const (
@@ -232,7 +233,7 @@ func (c consumer) create(t *testing.T, objects ...client.Object) {
 // until reads an object until it is as claimed.
 func (c consumer) until(t *testing.T, claim string, object client.Object, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})

@@ -38,6 +38,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	nodekubelet "github.com/liqo-go/liqo/offloading/kubelet"
 )
 
@@ -266,7 +267,7 @@ func settled(t *testing.T, clusters []*installation) {
 	const rest = 5 * time.Second // the longest interval at which a controller looks again is longer, and changes nothing
 	var last map[string]string
 	var since time.Time
-	err := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		now := map[string]string{}
 		for _, c := range clusters {
 			for _, o := range c.objects {

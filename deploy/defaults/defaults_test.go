@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +27,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/await"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 const network = `
@@ -160,7 +160,7 @@ func start(t *testing.T, server *apitest.Server, dir string) (stop func()) {
 
 func wait(t *testing.T, c client.WithWatch, list client.ObjectList, done func(await.Objects) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	if err := await.Until(ctx, c, list, done, client.InNamespace(api.Namespace)); err != nil {
 		t.Fatal(err)

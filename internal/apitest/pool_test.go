@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestServersAreHandedOn: the next test gets the server of the last one as if it were new. What the
@@ -78,7 +80,7 @@ func TestServersAreHandedOn(t *testing.T) {
 			}, metav1.CreateOptions{}); err != nil {
 				t.Error(err)
 			}
-			if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return allowed(), nil }); err != nil {
+			if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) { return allowed(), nil }); err != nil {
 				t.Errorf("the granted right does not act: %v", err)
 			}
 			if _, err := c.CoreV1().Secrets("tenant").Get(ctx, "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -37,13 +37,12 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 const (
 	namespace = "default"
 	elsewhere = "kube-public"
-	// patience is how long a change may take to be seen; two API servers share two cores.
-	patience = time.Minute
 )
 
 // wishes plans one ConfigMap for each "name=value" in the root's annotation "wish"; annotation
@@ -200,12 +199,12 @@ func events(t *testing.T, c client.Client) []string {
 func eventually(t *testing.T, want string, got func() string) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 		last = got()
 		return last == want, nil
 	})
 	if err != nil {
-		t.Fatalf("after %s: (-want +got)\n%s", patience, cmp.Diff(want, last))
+		t.Fatalf("after %s: (-want +got)\n%s", patience.Limit, cmp.Diff(want, last))
 	}
 }
 

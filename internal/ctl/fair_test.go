@@ -21,6 +21,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestNoNamespaceWaitsForAnother: the only root of a namespace is next, however many of another
@@ -41,7 +42,7 @@ func TestNoNamespaceWaitsForAnother(t *testing.T) {
 				if !first {
 					return root, nil
 				}
-				return root, wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+				return root, wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 					return depth(t, "fair") == crowd, nil // all but this one wait
 				})
 			},

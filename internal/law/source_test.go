@@ -50,7 +50,7 @@ var (
 		})
 		return sources, err
 	})
-	support = []string{"bin", "docs", "testbed", "internal/apitest", "internal/seed", "internal/space", "internal/story"}
+	support = []string{"bin", "docs", "testbed", "internal/apitest", "internal/patience", "internal/seed", "internal/space", "internal/story"}
 )
 
 func parse(name string) (*source, error) {

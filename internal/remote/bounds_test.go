@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/transport"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // serverOf is a peer's API server that answers with handler.
@@ -274,7 +276,7 @@ func holds(t *testing.T, i cache.SharedIndexInformer, pods int) {
 
 func wait(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); !met(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited for %s in vain", what)
 		}
@@ -345,7 +347,7 @@ func TestAttackEndlessObjects(t *testing.T) {
 				<-r.Context().Done()
 			})
 			i := informer(t, clientOf(t, server, b), way != "pages")
-			for end := time.Now().Add(time.Minute); attacks.Load() == 0; time.Sleep(5 * time.Millisecond) {
+			for end := time.Now().Add(patience.Limit); attacks.Load() == 0; time.Sleep(5 * time.Millisecond) {
 				if n := len(i.GetStore().ListKeys()); n >= limit || time.Now().After(end) {
 					t.Fatalf("cache holds %d pods after %d attacks", n, attacks.Load())
 				}

@@ -31,6 +31,7 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
@@ -91,7 +92,7 @@ func (p *provider) kubeconfig(token string) []byte {
 // until waits until something holds.
 func until(t *testing.T, claim string, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 		return holds(), nil
 	})
 	if err != nil {

@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // Main runs the tests in user and network namespaces of their own. It needs no root, and the tests
@@ -425,7 +427,7 @@ func (s *Space) Transfer(b *testing.B, server *Space, to string) {
 // Eventually waits until f succeeds.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience.Limit)
 	err := f()
 	for err != nil && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond) // between two checks of the condition

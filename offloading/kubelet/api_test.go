@@ -53,12 +53,10 @@ import (
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/offloading/kubelet"
 )
-
-// patience is how long a change may take to be seen; the API servers of two packages share few cores.
-const patience = 2 * time.Minute
 
 // provider is the kubelet of a provider's real node: what the chain of API servers ends at.
 type provider struct{}
@@ -316,7 +314,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func until(t *testing.T, what string, met func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		last = met(ctx)
 		return last == nil, nil
 	})

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // wire forwards connections to an API server until it is cut.
@@ -125,7 +127,7 @@ func breaks(t *testing.T, config *rest.Config, w *wire) {
 		return
 	}
 	w.cut()
-	late := time.After(patience)
+	late := time.After(patience.Limit)
 	for name, ends := range ended {
 		for range each {
 			select {

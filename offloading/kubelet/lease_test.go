@@ -20,6 +20,7 @@ import (
 
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/offloading/kubelet"
 )
 
@@ -62,16 +63,16 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 
 	lease, renewals := &coordinationv1.Lease{}, 0
 	// renewed waits until the lease is renewed, or tells that it is not any more.
-	renewed := func(patience time.Duration) bool {
+	renewed := func(most time.Duration) bool {
 		before := lease.Spec.RenewTime
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, most, true, func(ctx context.Context) (bool, error) {
 			err := c.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: "rome"}, lease)
 			return err == nil && !lease.Spec.RenewTime.Equal(before), client.IgnoreNotFound(err)
 		})
 		return err == nil
 	}
 	for ; renewals < 3; renewals++ {
-		if !renewed(patience) {
+		if !renewed(patience.Limit) {
 			t.Fatalf("the lease was renewed %d times and then no more, while the provider lives", renewals)
 		}
 	}

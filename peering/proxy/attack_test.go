@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestAttackProxyConnections: pods of a consumer open connections to the proxy without end and say nothing, before or
@@ -79,7 +81,7 @@ func TestAttackProxyConnections(t *testing.T) {
 	}
 	_ = open[0].Close()
 	var talking net.Conn
-	for deadline := time.Now().Add(10 * time.Second); talking == nil; {
+	for deadline := time.Now().Add(patience.Limit); talking == nil; {
 		conn, err := tunnel("127.0.0.2")
 		if err == nil {
 			talking = conn

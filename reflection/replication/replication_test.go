@@ -36,6 +36,7 @@ import (
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/replication"
 )
@@ -663,7 +664,7 @@ func must(t *testing.T, err error) {
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	})
