@@ -1,5 +1,5 @@
 # make demo   two clusters, installed, peered, an application offloaded; leaves it running
-# make test   every test, on real API servers, kernels and clusters
+# make test   tests on real API servers, kernels and clusters, and one story of users; make test-all runs all of them
 # See CONTRIBUTING.md for the rest.
 
 SHELL   := /bin/bash
@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-unit test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -67,7 +67,11 @@ check: ## format, vet, linters, generated files, import law
 	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	deploy/fresh.sh 'make generate reference' api deploy docs/reference
 
-test: testbed-build image test-unit test-stories ## all tests
+test: testbed-build image test-unit test-first ## what most changes can break, and one story of users on two clusters
+
+test-rest: testbed-build image test-timed test-testbed test-stories ## what 'make test' leaves out
+
+test-all: test test-rest ## all tests
 
 # 'make check' vets all packages; vet as part of go test analyses all dependencies once more (100 s of CPU).
 GO_TEST := go test -count=1 -timeout 60m -vet=off
@@ -76,16 +80,32 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 # and run alone.
 TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go' ':!testbed'))))
 
-test-unit: ## side by side, then alone those that assert a time
+# Of these packages none starts an API server, a network namespace, a cluster or a browser.
+FAST = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | \
+	grep _test.go | grep -vE 'internal/(apitest|space)' | cut -d' ' -f1)
+
+test-fast: ## packages that need no privileges, API server, cluster or browser
+	$(GO_TEST) -skip '^TestTimed' $(FAST)
+
+test-unit: ## all packages of the product, side by side
 	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./... ./deploy/image/...
 	cd deploy/release && GOWORK=off $(GO_TEST) ./...
+
+test-timed: ## tests of packages that assert a time, alone
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
+
+test-testbed: ## the test clusters' own tests, and the dashboard in a browser
+	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
 
 STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 
+test-first: ## the first hour of a user on two clusters, from the installation to the end
+	go build -o bin/testbed ./testbed
+	bin/testbed down --all --dir bin/first # of a run that was killed
+	$(STORIES) -run '^TestFirst$$' -pair first
+
 test-stories: ## what users do, on real clusters: two pairs side by side, then alone those that assert a time
 	go build -o bin/testbed ./testbed
-	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
 	for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done # of a run that was killed
 	trap 'for test in $$(jobs -p); do pkill -P $$test; done; wait; for pair in connecting peered; do bin/testbed down --all --dir bin/$$pair; done' EXIT; \
 		$(STORIES) -run '^TestConnecting$$' -pair connecting & connecting=$$!; \
