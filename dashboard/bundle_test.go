@@ -12,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"reflect"
@@ -29,6 +28,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/bundle"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/view"
 )
 
@@ -269,9 +269,7 @@ func TestAttackDashboardArchive(t *testing.T) {
 // Outcome: each page is drawn, unless the list cannot be decoded and is said to be missing. Usual runs try a sample.
 func TestAttackDashboardOddObjects(t *testing.T) {
 	s, odd := recorded(t), 0
-	seed := rand.Uint64()
-	t.Logf("one of %d, by seed %d", oneOf, seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
+	chance := seed.Rand(t)
 	for i, list := range s.Lists() {
 		text, err := json.Marshal(list)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/view"
 )
 
@@ -276,10 +276,11 @@ func TestOrderOfListsIsNotSeen(t *testing.T) {
 	if broken, works := strings.Index(want, `id="peer-naples"`), strings.Index(want, `id="peer-turin"`); broken > works {
 		t.Error("a broken peer is behind one that works")
 	}
+	chance := seed.Rand(t)
 	for range 10 {
 		for _, list := range s.Lists() {
 			items := reflect.ValueOf(list).Elem().FieldByName("Items")
-			rand.Shuffle(items.Len(), reflect.Swapper(items.Interface()))
+			chance.Shuffle(items.Len(), reflect.Swapper(items.Interface()))
 		}
 		s.Sort()
 		if diff := cmp.Diff(want, drawn(t, s)); diff != "" {

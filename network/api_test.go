@@ -6,7 +6,6 @@ package network_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -37,6 +36,7 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/network"
 )
 
@@ -137,19 +137,13 @@ status: {phase: Running, podIP: 10.10.1.7, podIPs: [{ip: 10.10.1.7}]}
 // rounds is how often a peering is made and ended in one cluster, each time in other orders.
 const rounds = 4
 
-var seed = flag.Uint64("seed", 0, "seed of the orders; 0 = another one each time")
-
 // TestPeeringInAnyOrder creates and deletes the objects of a peering in random orders, on either
 // side, in a tenant namespace of any name. Each order leads to the same result, also with leftovers
 // of a former peering. Only the user's Secret outlives the gateway. The tenant namespace and the
 // cluster's own ranges, which are created once, may come after the peering.
 func TestPeeringInAnyOrder(t *testing.T) {
 	t.Parallel()
-	from := *seed
-	if from == 0 {
-		from = rand.Uint64()
-	}
-	t.Logf("again with -args -seed %d", from)
+	from := seed.Of(t)
 	for n, way := range []struct {
 		name, namespace, gateway string
 		endpoint                 *netv1beta1.EndpointStatus

@@ -19,13 +19,13 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/offloading/plan"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 var (
 	soak     = flag.Bool("soak", false, "run everything, not samples")
-	seed     = flag.Uint64("seed", 0, "seed of the schedules; 0 = another one each time")
 	schedule = flag.Uint64("schedule", 0, "the one schedule to run; 0 = all")
 )
 
@@ -43,14 +43,10 @@ var (
 // and at the end, when the faults have ceased, that both clusters agree and nothing is left over.
 func TestPodsOfTwoClusters(t *testing.T) {
 	t.Parallel()
-	from, n := *seed, uint64(2000) // 2000 take 3 s
-	if from == 0 {
-		from = rand.Uint64()
-	}
+	from, n := seed.Of(t), uint64(2000) // 2000 take 3 s
 	if *soak {
 		n = 120_000 // 4 min
 	}
-	t.Logf("seed %d", from)
 	for i := uint64(1); i <= n; i++ {
 		if *schedule != 0 && i != *schedule {
 			continue
@@ -59,7 +55,7 @@ func TestPodsOfTwoClusters(t *testing.T) {
 			again := newWorld(rand.New(rand.NewPCG(from, i)))
 			again.traced = true
 			_ = again.run()
-			t.Fatalf("%v\nagain with -args -seed %d -schedule %d\n%s", err, from, i, strings.Join(again.trace, "\n"))
+			t.Fatalf("%v\nagain with -args -schedule %d\n%s", err, i, strings.Join(again.trace, "\n"))
 		}
 	}
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/desired"
 	"github.com/liqo-go/liqo/internal/patience"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 const (
@@ -85,10 +86,9 @@ func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
 // start runs the wishes controller against a real API server and gives a client that never fails.
 func start(t *testing.T) client.Client {
 	server := apitest.Start(t)
-	seed := rand.Uint64()
-	t.Logf("seed of failing writes: %d", seed)
+	from := seed.Of(t) // of failing writes
 	return run(t, server, manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
-		return flaky{rt, rand.New(rand.NewPCG(seed, 0))}
+		return flaky{rt, rand.New(rand.NewPCG(from, 0))}
 	}, wisher())
 }
 

@@ -16,28 +16,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-var (
-	soak = flag.Bool("soak", false, "try 100 sequences, not 2")
-	seed = flag.Uint64("seed", 0, "seed of the first sequence; 0 = another one each time")
-)
+var soak = flag.Bool("soak", false, "try 100 sequences, not 2")
 
 // TestAnySequenceLeavesNothing: after any sequence of changes the kernel is in the desired state,
 // and nothing is left at the end.
 func TestAnySequenceLeavesNothing(t *testing.T) {
-	first, count := *seed, uint64(2)
-	if first == 0 {
-		first = rand.Uint64N(1 << 32)
-	}
+	from, count := seed.Of(t), uint64(2)
 	if *soak {
 		count = 100
 	}
-	for seed := first; seed < first+count; seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 6))
+	for i := range count {
+		t.Run(fmt.Sprint("sequence ", i), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(from, i))
 			s := space.New(t, "host")
 			s.IP("link add eth0 type veth peer name eth1")
 			s.IP("link set eth0 up")

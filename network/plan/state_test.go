@@ -18,6 +18,7 @@ import (
 
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/internal/story"
 )
 
@@ -60,7 +61,7 @@ func TestKernelStates(t *testing.T) {
 		}
 		world := section(t, s, "world.yaml")
 		want, contents := stateOf(p, world)
-		rand.Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
+		seed.Rand(t).Shuffle(len(world), func(i, j int) { world[i], world[j] = world[j], world[i] })
 		shuffled, _ := stateOf(p, world)
 		if diff := cmp.Diff(want.String(), shuffled.String()); diff != "" {
 			t.Errorf("the order of the objects matters:\n%s", diff)

@@ -6,11 +6,11 @@ package stories
 import (
 	"cmp"
 	"flag"
-	"math/rand"
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // soak runs what is long in full: all faults in place of a sample.
@@ -22,9 +22,7 @@ func sampled[T any](t *testing.T, n int, all []T) []T {
 	if *soak {
 		return all
 	}
-	seed := time.Now().UnixNano()
-	t.Logf("%d of %d, by seed %d", n, len(all), seed)
-	rand.New(rand.NewSource(seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	seed.Rand(t).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:n]
 }
 

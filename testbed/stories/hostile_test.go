@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +22,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // Limits on what a hostile peer costs its victim.
@@ -37,11 +39,10 @@ const (
 // hostilePeer has rome, a consumer of milan and a provider for it, attack milan in many ways at once, while turin uses
 // milan too. The bounds of milan's namespaces are low enough to be reached within a minute.
 func hostilePeer(t *testing.T) {
-	seed, minutes := time.Now().UnixNano(), 1
+	from, minutes := seed.Of(t), 1
 	if *soak {
 		minutes = 10
 	}
-	t.Logf("seed %d", seed)
 	rome.visits(t, "milan", "attacker")
 	turin := thirdCluster(t)
 	milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
@@ -51,11 +52,11 @@ func hostilePeer(t *testing.T) {
 	// All clusters share one machine, and the requests use its processors. So the figures are compared with those
 	// while the same requests go to rome's own API server, by turns, because others use the machine as well.
 	var control, during measured
-	own := newAttack(t, seed).onItself(t)
-	for i := range 2 * int64(minutes) {
+	own := newAttack(t, from).onItself(t)
+	for i := range 2 * uint64(minutes) {
 		own.measure(t, turin, 15*time.Second, &control)
 		renewCredentials(t, 2*time.Minute)
-		a := newAttack(t, seed+i)
+		a := newAttack(t, from+i)
 		a.measure(t, turin, 30*time.Second, &during)
 		a.check(t)
 	}
@@ -244,7 +245,7 @@ func (c cluster) resources(t *testing.T) map[string]resource {
 
 // attack is what rome sends to milan, and writes for milan to read.
 type attack struct {
-	seed     int64
+	seed     uint64
 	requests []request
 	// frames is a script in Perl that sends frames of the overlay to a node of milan.
 	frames string
@@ -283,7 +284,7 @@ type answer struct {
 	text  string
 }
 
-func newAttack(t *testing.T, seed int64) *attack {
+func newAttack(t *testing.T, seed uint64) *attack {
 	t.Helper()
 	const (
 		tenant    = "/namespaces/liqo-tenant-rome"
@@ -386,7 +387,7 @@ var namespacePath = regexp.MustCompile("/namespaces/[^/]+/")
 func (a *attack) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for i, r := range a.requests {
-		random := rand.New(rand.NewSource(a.seed + int64(i)))
+		random := rand.New(rand.NewPCG(a.seed, uint64(i)))
 		pause := 600 * time.Millisecond
 		if r.method == http.MethodGet {
 			pause = 60 * time.Millisecond
@@ -395,10 +396,10 @@ func (a *attack) run(ctx context.Context) {
 			pause /= 20
 		}
 		running.Go(func() {
-			for n := random.Intn(1 << 20); ctx.Err() == nil; n++ {
+			for n := random.IntN(1 << 20); ctx.Err() == nil; n++ {
 				a.send(ctx, r, n)
 				select { // the attacker's pace
-				case <-time.After(time.Duration(random.Int63n(int64(2 * pause)))):
+				case <-time.After(time.Duration(random.Int64N(int64(2 * pause)))):
 				case <-ctx.Done():
 				}
 			}

@@ -8,12 +8,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // What comes in between a peering: processes that die, and certificates that end.
@@ -38,10 +39,8 @@ func killedAtAStep(t *testing.T) {
 	up, down := strings.Split(strings.TrimSuffix(peerLines, "\n"), "\n"), strings.Split(strings.TrimSuffix(unpeerLines, "\n"), "\n")
 	rounds := len(up)
 	if !*soak {
-		seed := time.Now().UnixNano()
-		t.Logf("one step of each, by seed %d", seed)
-		chance := rand.New(rand.NewSource(seed))
-		up, down, rounds = up[chance.Intn(len(up)):], down[chance.Intn(len(down)):], 1
+		chance := seed.Rand(t)
+		up, down, rounds = up[chance.IntN(len(up)):], down[chance.IntN(len(down)):], 1
 	}
 	for i := range rounds {
 		for _, c := range []struct {
