@@ -37,14 +37,15 @@ testbed-build: deps ## Kubernetes for the test clusters, from its Go modules; on
 	$(TESTBED) build
 
 generate: ## deepcopy, CRDs and roles from the types and markers
-	rm -f deploy/liqo/crds/*.yaml
 	$(CONTROLLER_GEN) object paths=./api/...
+	rm -f deploy/liqo/crds/*.yaml
 	$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,maxDescLen=200 paths=./api/... output:crd:dir=deploy/liqo/crds
 	deploy/rbac.sh '$(CONTROLLER_GEN)'
 
 reference: ## docs/reference from the types, commands, values and constants
+	go build -o bin/reference ./docs/reference/generate
 	rm -f docs/reference/*.md
-	go run ./docs/reference/generate
+	bin/reference
 
 site: ## bin/site, the pages as a web site, with mkdocs (apt-get install mkdocs)
 	rm -rf bin/site-source && mkdir -p bin/site-source
