@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,9 +75,10 @@ func command(text, name string) string {
 	})
 	var parts []string
 	for part := range strings.SplitSeq(name, "/") {
-		parts = append(parts, "^"+part+"$")
+		parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	return fmt.Sprintf("%s=%s go test %s -count=1 -v -run '%s' %s", Variable, text, directory(), strings.Join(parts, "/"), strings.Join(flags, " "))
+	run := strings.ReplaceAll(strings.Join(parts, "/"), "'", `'\''`)
+	return fmt.Sprintf("%s=%s go test %s -count=1 -v -run '%s' %s", Variable, text, directory(), run, strings.Join(flags, " "))
 }
 
 // directory returns the folder of the test's package as 'go test' takes it at the repository's root.

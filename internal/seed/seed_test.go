@@ -23,8 +23,8 @@ func TestSeed(t *testing.T) {
 
 // TestFails fails if it runs below TestRepeats.
 func TestFails(t *testing.T) {
-	if os.Getenv("FAIL") != "" {
-		t.Run("a sample", func(t *testing.T) {
+	if os.Getenv("SEED_FAIL") != "" {
+		t.Run("a user's (only) sample", func(t *testing.T) {
 			Of(t)
 			t.Error("on purpose")
 		})
@@ -38,10 +38,10 @@ func TestRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-test.run=TestFails", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), Variable+"=mine", "FAIL=1")
+	cmd.Env = append(os.Environ(), Variable+"=mine", "SEED_FAIL=1")
 	out, err := cmd.CombinedOutput()
 	for _, want := range []string{
-		"SEED=mine\n", "repeat with: SEED=mine go test ./internal/seed -count=1 -v -run '^TestFails$/^a_sample$' -timeout=1m0s\n",
+		"SEED=mine\n", "repeat with: SEED=mine go test ./internal/seed -count=1 -v -run '^TestFails$/^a_user'\\''s_\\(only\\)_sample$' -timeout=1m0s\n",
 	} {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("want %q in\n%s%v", want, out, err)
