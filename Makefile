@@ -103,7 +103,7 @@ STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 test-first: ## the first hour of a user on two clusters, from the installation to the end
 	go build -o bin/testbed ./testbed
 	bin/testbed down --all --dir bin/first # of a run that was killed
-	$(STORIES) -run '^TestFirst$$' -pair first
+	$(STORIES) -run '^TestFirst$$' -pair first -metrics=false
 
 test-stories: ## what users do, on real clusters: two pairs side by side, then alone those that assert a time
 	go build -o bin/testbed ./testbed

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path"
@@ -41,7 +42,6 @@ type artifact struct {
 	module string // folder below testbed/ with the go.mod
 	pkg    string
 	out    string // relative to the cache
-	named  bool   // built only when it is asked for by name
 }
 
 func (t Testbed) kubernetesDir() string {
@@ -59,7 +59,7 @@ func kubernetesArtifacts() []artifact {
 		if name == "v3" {
 			name = "etcd"
 		}
-		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name, false})
+		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name})
 	}
 	return all
 }
@@ -67,21 +67,25 @@ func kubernetesArtifacts() []artifact {
 // defaultArtifacts are what a cluster needs.
 func defaultArtifacts() []artifact {
 	return append(kubernetesArtifacts(),
-		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns", false},
-		artifact{"pause", ".", "./images/pause", "images/pause", false},
-		artifact{"echo", ".", "./images/echo", "images/echo", false},
+		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns"},
+		artifact{"pause", ".", "./images/pause", "images/pause"},
+		artifact{"echo", ".", "./images/echo", "images/echo"},
 	)
 }
 
-// allArtifacts adds what only some tests use.
+// allArtifacts adds what only some tests use. It is built when it is asked for by name, or by the name of its image.
 func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
-		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost", false},
-		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer, false},
+		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost"},
+		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer},
 		networkArtifact("flannel"), networkArtifact(kubeRouter), registryArtifact(),
-		// The fake nodes of the bench take two minutes to compile, and no test uses them.
-		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok", true},
+		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok"},
 		fluxArtifact("source-controller"), fluxArtifact("helm-controller"))
+}
+
+// namedArtifacts are those of allArtifacts with one of the names.
+func namedArtifacts(names []string) []artifact {
+	return slices.DeleteFunc(allArtifacts(), func(a artifact) bool { return !slices.Contains(names, a.name) })
 }
 
 // kubeRouter enforces NetworkPolicies.
@@ -92,12 +96,12 @@ var networkPrograms = map[string]string{cniFlannel: "flannel", cniPolicies: kube
 
 // networkArtifact is a program of networkPrograms. It lies beside kubelet, where nodes look for programs.
 func networkArtifact(name string) artifact {
-	return artifact{name, name, ".", "kubernetes-v" + kubernetesVersion + "/" + name, true}
+	return artifact{name, name, ".", "kubernetes-v" + kubernetesVersion + "/" + name}
 }
 
 // fluxArtifact is a controller of Flux, which only TestFlux runs.
 func fluxArtifact(name string) artifact {
-	return artifact{name, "flux", "github.com/fluxcd/" + name, "flux/" + name, true}
+	return artifact{name, "flux", "github.com/fluxcd/" + name, "flux/" + name}
 }
 
 // binary is the file name that 'go build' gives the program.
@@ -172,18 +176,21 @@ func (t Testbed) buildModule(ctx context.Context, module string, artifacts map[a
 	}
 	defer os.RemoveAll(built)
 	began := time.Now()
-	list := slices.Collect(maps.Keys(artifacts))
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=" + list[0].ldflags(), "-o", built + "/"}
-	for _, a := range list {
-		args = append(args, a.pkg)
-	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(t.Repo, "testbed", module)
-	// Compilers that collect garbage less often take a sixth less CPU (k8s.io/api: 115 s and 95 s).
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOGC=400")
-	names := strings.Join(artifactNames(list), ", ")
+	programs := slices.Collect(maps.Keys(artifacts))
+	names := strings.Join(artifactNames(programs), ", ")
 	fmt.Println("build", names)
-	if err := runWithProgress(cmd); err != nil {
+	var pkgs []string
+	for _, a := range programs {
+		pkgs = append(pkgs, a.pkg)
+	}
+	list := t.goIn(ctx, module, append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, pkgs...)...)
+	list.Stderr = os.Stderr
+	stale, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list packages of %s: %w", names, err)
+	}
+	args := []string{"build", "-v", "-ldflags=" + programs[0].ldflags(), "-o", built + "/"}
+	if err := runWithProgress(t.goIn(ctx, module, append(args, pkgs...)...), bytes.Count(stale, []byte("\n"))); err != nil {
 		return fmt.Errorf("build %s: %w", names, err)
 	}
 	fmt.Printf("built in %.1fs\n", time.Since(began).Seconds())
@@ -193,6 +200,16 @@ func (t Testbed) buildModule(ctx context.Context, module string, artifacts map[a
 		}
 	}
 	return nil
+}
+
+// goIn is a go command in a folder of testbed/ with a go.mod.
+func (t Testbed) goIn(ctx context.Context, module string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(t.Repo, "testbed", module)
+	// Compilers that collect garbage less often take a sixth less CPU (k8s.io/api: 115 s and 95 s).
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOGC=400",
+		"GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath -buildvcs=false")
+	return cmd
 }
 
 // store moves a new binary to its place, and notes what it was built from.
@@ -235,8 +252,8 @@ var packageLine = regexp.MustCompile(`^[\w.~/-]+$`)
 
 // runWithProgress counts the packages that "go build -v" names and shows the count: on
 // a terminal every second, elsewhere twice a minute. Everything else it prints is kept
-// for the error.
-func runWithProgress(cmd *exec.Cmd) error {
+// for the error. About all packages are to be compiled.
+func runWithProgress(cmd *exec.Cmd, all int) error {
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -262,17 +279,17 @@ func runWithProgress(cmd *exec.Cmd) error {
 			_, _ = io.Copy(io.Discard, out) // else the build waits for a reader
 		}
 	}()
-	showProgress(os.Stdout, packages)
+	showProgress(os.Stdout, packages, all)
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w\n%s", err, message.String())
 	}
 	return nil
 }
 
-func showProgress(w *os.File, packages <-chan int) {
-	every, format := 30*time.Second, "%.1fs, %d packages compiled\n"
+func showProgress(w *os.File, packages <-chan int, all int) {
+	every, format := 30*time.Second, "%s\n"
 	if info, err := w.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		every, format = time.Second, "\r%.1fs, %d packages compiled\033[K"
+		every, format = time.Second, "\r%s\033[K"
 		defer io.WriteString(w, "\r\033[K")
 	}
 	began, count := time.Now(), 0
@@ -286,8 +303,25 @@ func showProgress(w *os.File, packages <-chan int) {
 			}
 			count = n
 		case <-tick.C:
-			fmt.Fprintf(w, format, time.Since(began).Seconds(), count)
+			fmt.Fprintf(w, format, progress(time.Since(began), count, all))
 		}
+	}
+}
+
+// progress says what is done after a time, and how long the rest takes if packages go on as fast.
+func progress(elapsed time.Duration, done, all int) string {
+	if done >= all {
+		return fmt.Sprintf("%d packages, linking", done)
+	}
+	text := fmt.Sprintf("%d of about %d packages", done, all)
+	if done == 0 {
+		return text
+	}
+	switch left := int(math.Ceil(elapsed.Minutes() / float64(done) * float64(all-done))); left {
+	case 1:
+		return text + ", 1 minute left"
+	default:
+		return fmt.Sprintf("%s, %d minutes left", text, left)
 	}
 }
 

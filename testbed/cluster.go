@@ -155,7 +155,7 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer cache.Close()
-	artifacts := defaultArtifacts()
+	artifacts := append(defaultArtifacts(), namedArtifacts(o.images)...)
 	for _, text := range o.cnis {
 		if program := networkPrograms[text[strings.LastIndex(text, "=")+1:]]; program != "" {
 			artifacts = append(artifacts, networkArtifact(program))

@@ -85,7 +85,7 @@ func (t Testbed) imageFiles(names []string) ([]string, error) {
 			_, err = os.Stat(file)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("image %s: %w; name an archive or one of %s ('go run ./testbed build' makes them)",
+			return nil, fmt.Errorf("image %s: %w; name an archive or one of %s",
 				name, err, strings.Join(t.builtNames(), ", "))
 		}
 		file, err = filepath.Abs(file)

@@ -29,7 +29,7 @@ var registryAddress = netip.MustParseAddrPort("172.31.0.1:5000")
 const registrySpawnVerb = "registry-spawn"
 
 func registryArtifact() artifact {
-	return artifact{registryName, registryName, ".", registryName + "-v" + registryVersion + "/" + registryName, true}
+	return artifact{registryName, registryName, ".", registryName + "-v" + registryVersion + "/" + registryName}
 }
 
 func (t Testbed) registryDir() string { return filepath.Join(t.Dir, ".registry") }

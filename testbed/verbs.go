@@ -78,16 +78,16 @@ func runDeps(ctx context.Context, _ Testbed, _ options, _ []string) error { retu
 
 func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
 	began := time.Now()
-	artifacts := allArtifacts()
-	known := artifactNames(artifacts)
+	known := artifactNames(allArtifacts())
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("nothing is called %q; there is %s", name, strings.Join(known, ", "))
 		}
 	}
-	artifacts = slices.DeleteFunc(artifacts, func(a artifact) bool {
-		return len(names) == 0 && a.named || len(names) > 0 && !slices.Contains(names, a.name)
-	})
+	artifacts := defaultArtifacts()
+	if len(names) > 0 {
+		artifacts = namedArtifacts(names)
+	}
 	cache, err := t.lockCache(ctx)
 	if err != nil {
 		return err
@@ -117,7 +117,11 @@ func runLoad(ctx context.Context, t Testbed, o options, images []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := t.imageFiles(images)
+	err = t.build(ctx, namedArtifacts(images))
+	var files []string
+	if err == nil {
+		files, err = t.imageFiles(images)
+	}
 	cache.Close()
 	if err != nil {
 		return err

@@ -35,6 +35,8 @@ var (
 	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
 	// load gives nodes the image that 'make image' built. Without it they have none of Liqo.
 	load = flag.Bool("load", true, "load bin/liqo-image.tar into the nodes")
+	// metrics runs metrics-server, which only some stories need.
+	metrics = flag.Bool("metrics", true, "run metrics-server, compiled if it is missing")
 )
 
 // cluster is one of the test clusters as a user has it: a name and a kubeconfig.
@@ -114,8 +116,10 @@ func setUp() error {
 	if out, err := exec.Command("go", "build", "-o", testbedBinary, filepath.Join(root, "testbed")).CombinedOutput(); err != nil {
 		return fmt.Errorf("build testbed: %w\n%s", err, out)
 	}
-	up := []string{"--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", "shell",
-		"--image", "metrics-server", shortLived}
+	up := []string{"--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", "shell", shortLived}
+	if *metrics {
+		up = append(up, "--image", "metrics-server")
+	}
 	if *load {
 		image := filepath.Join(root, "bin", "liqo-image.tar")
 		if _, err := os.Stat(image); err != nil {
