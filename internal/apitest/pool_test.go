@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -90,16 +90,47 @@ func TestServersAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestServersThatAreNotHandedOn: a server that is stopped, or whose admission was changed, serves
-// no other test.
+// TestFormerAdmissionIsGone: policies and webhooks of the last test refuse nothing in the next one.
+func TestFormerAdmissionIsGone(t *testing.T) {
+	t.Setenv(shareVariable, "")
+	var first *Server
+	for _, turn := range []string{"first", "second", "third"} {
+		t.Run(turn, func(t *testing.T) {
+			s := Start(t)
+			if first != nil && s != first {
+				t.Fatal("the server was not handed on")
+			}
+			first = s
+			c, err := kubernetes.NewForConfig(s.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"former-policy", "former-validating", "former-mutating"} {
+				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				if _, err := c.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+					t.Errorf("at the start of a test: %v", err)
+				}
+			}
+			if err := settleAdmission(t.Context(), c, "former"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestServersThatAreNotHandedOn: a server that is stopped, or whose APIs were changed, serves no
+// other test.
 func TestServersThatAreNotHandedOn(t *testing.T) {
 	t.Setenv(shareVariable, "")
 	var used []*Server
 	for name, spoil := range map[string]func(*testing.T, *Server, *kubernetes.Clientset){
 		"stopped": func(_ *testing.T, s *Server, _ *kubernetes.Clientset) { s.Stop() },
-		"admission": func(t *testing.T, _ *Server, c *kubernetes.Clientset) {
-			webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}}
-			if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), webhook, metav1.CreateOptions{}); err != nil {
+		"APIs": func(t *testing.T, s *Server, _ *kubernetes.Clientset) {
+			crds, err := apiextensions.NewForConfig(s.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := crds.CustomResourceDefinitions().Delete(t.Context(), "foreignclusters.core.liqo.io", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,16 +44,21 @@ func kept(key string) bool {
 	return strings.HasPrefix(key, "/registry/masterleases/") || strings.HasPrefix(key, "/registry/leases/kube-system/")
 }
 
-// slow reports whether the API server follows changes of a key late, without a way to observe it:
-// admission, and the APIs that it serves.
-func slow(key string) bool {
+// group returns the API group or resource of a key.
+func group(key string) string {
 	group, _, _ := strings.Cut(strings.TrimPrefix(key, "/registry/"), "/")
-	switch group {
-	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "apiextensions.k8s.io", "apiregistration.k8s.io":
-		return true
-	}
-	return false
+	return group
+}
+
+// spoils reports whether the API server follows changes of a group late, without a way to observe
+// it: the APIs that it serves.
+func spoils(group string) bool {
+	return group == "apiextensions.k8s.io" || group == "apiregistration.k8s.io" || strings.HasPrefix(group, "mutatingadmissionpolic")
+}
+
+// admits reports whether a group decides about admission, which follows changes late.
+func admits(group string) bool {
+	return strings.HasPrefix(group, "validatingadmissionpolic") || strings.HasSuffix(group, "webhookconfigurations")
 }
 
 // record stores the content of etcd as its first state.
@@ -84,19 +90,18 @@ func (s *state) read(ctx context.Context, options map[string]any) ([]pair, int64
 	return answer.Pairs, answer.Header.Revision, err
 }
 
-// restore resets the registry to its first state. It reports whether the API server will follow
-// soon.
-func (s *state) restore(ctx context.Context) (soon bool, err error) {
+// restore resets the registry to its first state. It returns the groups that it changed.
+func (s *state) restore(ctx context.Context) ([]string, error) {
 	changed, _, err := s.read(ctx, map[string]any{"min_mod_revision": s.revision + 1})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	present, _, err := s.read(ctx, map[string]any{"keys_only": true})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	var operations []any
-	soon = true
+	var groups []string
 	for _, p := range changed {
 		key := string(p.Key)
 		before, existed := s.first[key]
@@ -108,7 +113,7 @@ func (s *state) restore(ctx context.Context) (soon bool, err error) {
 		default:
 			operations = append(operations, map[string]any{"request_delete_range": pair{Key: p.Key}})
 		}
-		soon = soon && !slow(key)
+		groups = append(groups, group(key))
 	}
 	there := map[string]bool{}
 	for _, p := range present {
@@ -117,11 +122,11 @@ func (s *state) restore(ctx context.Context) (soon bool, err error) {
 	for key, value := range s.first {
 		if !there[key] {
 			operations = append(operations, map[string]any{"request_put": pair{[]byte(key), value}})
-			soon = soon && !slow(key)
+			groups = append(groups, group(key))
 		}
 	}
 	if len(operations) == 0 {
-		return soon, nil
+		return nil, nil
 	}
 	var answer struct {
 		Header struct {
@@ -130,7 +135,7 @@ func (s *state) restore(ctx context.Context) (soon bool, err error) {
 	}
 	err = s.ask(ctx, "/v3/kv/txn", map[string]any{"success": operations}, &answer)
 	s.revision = answer.Header.Revision
-	return soon, err
+	return groups, err
 }
 
 func (s *state) ask(ctx context.Context, path string, request, answer any) error {
@@ -157,29 +162,35 @@ func (s *state) ask(ctx context.Context, path string, request, answer any) error
 // resetTimeout bounds a reset; measured: 0.05 s on two idle cores.
 const resetTimeout = time.Minute
 
-// reset returns the server to its first state and waits until its authorizer has observed that. It
-// reports false if it cannot wait for that.
+// reset returns the server to its first state and waits until its authorizer and its admission have
+// observed that. It reports false if it cannot wait for that.
 func (s *Server) reset() (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
-	if soon, err := s.state.restore(ctx); !soon || err != nil {
+	groups, err := s.state.restore(ctx)
+	if err != nil || slices.ContainsFunc(groups, spoils) {
 		return false, err
 	}
-	if err := s.settle(ctx); err != nil {
+	c, err := kubernetes.NewForConfig(s.Config)
+	if err != nil {
 		return false, err
 	}
-	_, err := s.state.restore(ctx)
+	name := fmt.Sprintf("apitest-%d", s.state.revision)
+	if err := settle(ctx, c, name); err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(groups, admits) {
+		if err := settleAdmission(ctx, c, name); err != nil {
+			return false, err
+		}
+	}
+	_, err = s.state.restore(ctx)
 	return err == nil, err
 }
 
 // settle grants a right in both ways and waits until each is in force. The four caches of the
 // authorizer receive changes in order, so then they have received the reset, too.
-func (s *Server) settle(ctx context.Context) error {
-	c, err := kubernetes.NewForConfig(s.Config)
-	if err != nil {
-		return err
-	}
-	name := fmt.Sprintf("apitest-%d", s.state.revision)
+func settle(ctx context.Context, c *kubernetes.Clientset, name string) error {
 	meta := metav1.ObjectMeta{Name: name}
 	rule := func(resource string) []rbacv1.PolicyRule {
 		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}}
