@@ -27,8 +27,6 @@ var timedExceptions = map[string]string{
 	"internal/remote: TestBrokenWatchIsResumed":         "waits for a while without a change, with no bound",
 	"internal/remote: TestHealthyPeerIsAskedSeldom":     "an upper bound found when the rule came",
 	"internal/remote: wait":                             "gives up after it",
-	"network/daemon: TestUrgentReconcilesDoNotWait":     "an upper bound found when the rule came",
-	"network/daemon: TestWhenTheKernelIsRead":           "an upper bound found when the rule came",
 	"network/dataplane: TestTCPTunnelStopsCompletely":   "an upper bound found when the rule came",
 	"network/gateway: TestAClientCutFromItsAPIServer":   "waits until a lease is over, with no bound",
 	"network/gateway: TestConnectionComesBack":          "holds for a while: a slow machine looks less often",

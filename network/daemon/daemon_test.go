@@ -12,6 +12,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,74 +109,71 @@ func TestOneFailureEndsAll(t *testing.T) {
 // are retried with growing pauses. Looked is called after each.
 func TestUrgentReconcilesDoNotWait(t *testing.T) {
 	t.Parallel()
-	looked := make(chan *Failure)
-	d := New(Role{
-		Want: func(context.Context, bool) (plan.State, bool, error) {
-			return plan.State{}, false, errors.New("nothing is known")
-		},
-		Looked: func(_ context.Context, f *Failure) { looked <- f },
-	}, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { d.keep(ctx); close(done) }()
-	first := <-looked
-	for range 5 { // 1.6 s before the next
-		if f := <-looked; f == nil || f.Since != first.Since {
-			t.Errorf("since %v, want %v", f, first.Since)
+	synctest.Test(t, func(t *testing.T) {
+		looked := make(chan *Failure)
+		d := New(Role{
+			Want: func(context.Context, bool) (plan.State, bool, error) {
+				return plan.State{}, false, errors.New("nothing is known")
+			},
+			Looked: func(_ context.Context, f *Failure) { looked <- f },
+		}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { d.keep(ctx); close(done) }()
+		first := <-looked
+		for range 5 { // 1.6 s before the next
+			if f := <-looked; f == nil || f.Since != first.Since {
+				t.Errorf("since %v, want %v", f, first.Since)
+			}
 		}
-	}
-	began := time.Now()
-	d.Look()
-	d.LookNow()
-	<-looked
-	if waited := time.Since(began); waited > retryLast/2 {
-		t.Errorf("it took %v", waited)
-	}
-	cancel()
-	<-done
+		began := time.Now()
+		d.Look()
+		d.LookNow()
+		<-looked
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it took %v", waited)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // TestWhenTheKernelIsRead: the kernel is read at the start and when it reported a change, not because of an object. A
 // change that was not verified is, soon.
 func TestWhenTheKernelIsRead(t *testing.T) {
 	t.Parallel()
-	read := make(chan bool)
-	d := New(Role{
-		Want: func(ctx context.Context, reread bool) (plan.State, bool, error) {
-			select {
-			case read <- reread:
-			case <-ctx.Done():
+	synctest.Test(t, func(t *testing.T) {
+		read := make(chan bool)
+		d := New(Role{
+			Want: func(ctx context.Context, reread bool) (plan.State, bool, error) {
+				select {
+				case read <- reread:
+				case <-ctx.Done():
+				}
+				return plan.State{}, false, nil
+			},
+		}, nil)
+		go d.keep(t.Context())
+		next := func(what string, want bool, after time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if got, waited := <-read, time.Since(began); got != want || waited != after {
+				t.Errorf("%s: read %v after %v, want %v after %v", what, got, waited, want, after)
 			}
-			return plan.State{}, false, nil
-		},
-	}, nil)
-	go d.keep(t.Context())
-	next := func(what string, want bool) {
-		t.Helper()
-		if got := <-read; got != want {
-			t.Errorf("%s: read %v, want %v", what, got, want)
 		}
-	}
-	next("start", true)
-	d.Look()
-	next("object", false)
-	notify(d.told)
-	next("device", true)
-	d.LookNow()
-	next("urgent", false)
-	began := time.Now()
-	next("interval", true)
-	if waited := time.Since(began); waited < resync/2 {
-		t.Errorf("read after %v", waited)
-	}
-	d.unverified = true
-	d.Look()
-	next("object, after a change", false)
-	began = time.Now()
-	next("verification", true)
-	if waited := time.Since(began); waited > resync/2 {
-		t.Errorf("verified after %v", waited)
-	}
+		next("start", true, 0)
+		d.Look()
+		next("object", false, 0)
+		notify(d.told)
+		next("device", true, 0)
+		d.LookNow()
+		next("urgent", false, 0)
+		next("interval", true, resync)
+		d.unverified = true
+		d.Look()
+		next("object, after a change", false, 0)
+		next("verification", true, verifyAfter)
+	})
 }
 
 // TestMetricsText: the metrics of every role and a histogram are printed in the text format of Prometheus.
