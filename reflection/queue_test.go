@@ -5,6 +5,7 @@ package reflection
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,29 +15,31 @@ import (
 // while it is retried, and events that come later do not shorten the wait.
 func TestWaitsEndWithSuccess(t *testing.T) {
 	t.Parallel()
-	q, key := newQueue(), types.NamespacedName{Namespace: "shop", Name: "web"}
-	defer q.ShutDown()
-	now := time.Now()
-	oldest := func(want time.Duration) {
-		t.Helper()
-		if got := q.oldest(now).Round(time.Second); got != want {
-			t.Errorf("the oldest waits for %s, want %s", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		q, key := newQueue(), types.NamespacedName{Namespace: "shop", Name: "web"}
+		defer q.ShutDown()
+		now := time.Now()
+		oldest := func(want time.Duration) {
+			t.Helper()
+			if got := q.oldest(now); got != want {
+				t.Errorf("the oldest waits for %s, want %s", got, want)
+			}
 		}
-	}
-	oldest(0)
-	q.wait(key, reason{since: now.Add(-time.Minute)})
-	q.Add(key)
-	oldest(time.Minute)
-	why := q.begin(key)
-	oldest(0)
-	q.Add(key)
-	q.wait(key, why) // work failed
-	oldest(time.Minute)
-	q.begin(key)
-	oldest(0)
-	if late := now.Sub(q.begin(key).since).Abs(); late > time.Second {
-		t.Errorf("a delayed key waits since %s before it is due", late)
-	}
+		oldest(0)
+		q.wait(key, reason{since: now.Add(-time.Minute)})
+		q.Add(key)
+		oldest(time.Minute)
+		why := q.begin(key)
+		oldest(0)
+		q.Add(key)
+		q.wait(key, why) // work failed
+		oldest(time.Minute)
+		q.begin(key)
+		oldest(0)
+		if since := q.begin(key).since; !since.Equal(now) {
+			t.Errorf("a delayed key waits since %s, want %s", since, now)
+		}
+	})
 }
 
 // TestNewsFromThePeerTakesTurns: objects with news from the peer are reconciled in turn with the others of

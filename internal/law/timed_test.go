@@ -40,7 +40,6 @@ var timedExceptions = map[string]string{
 	"reflection/replication: TestAttackStatusFillsEtcd": "writes per elapsed time: slowness allows more",
 	"reflection: TestAttackRefusalsFillEtcd":            "a lower bound: slowness cannot break it",
 	"reflection: TestNewsWait":                          "a lower bound: slowness cannot break it",
-	"reflection: TestWaitsEndWithSuccess":               "an upper bound found when the rule came",
 	"reflection: aLoudProviderIsHeardALittleAtATime":    "events per elapsed time: slowness allows more",
 	"reflection: refusedObjectsRecover":                 "an upper bound found when the rule came",
 	"reflection: tokensAreFresh":                        "an upper bound found when the rule came",
