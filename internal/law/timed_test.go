@@ -18,7 +18,6 @@ import (
 
 // timedExceptions are functions of tests that compare elapsed time outside TestTimed…, with the reason.
 var timedExceptions = map[string]string{
-	"api: FuzzDecodeBounded":                            "an upper bound found when the rule came",
 	"cmd/liqo-control: TestManyProviders":               "a ratio that only -soak compares",
 	"cmd/liqo-control: settled":                         "waits for a while without a change, with no bound",
 	"deploy: until":                                     "gives up after it",
