@@ -24,7 +24,6 @@ var timedExceptions = map[string]string{
 	"internal/ctl: TestRefusedRootsRecover":             "an upper bound found when the rule came",
 	"internal/remote: TestAttackEndlessObjects":         "gives up after it",
 	"internal/remote: TestBrokenWatchIsResumed":         "waits for a while without a change, with no bound",
-	"internal/remote: TestHealthyPeerIsAskedSeldom":     "an upper bound found when the rule came",
 	"internal/remote: wait":                             "gives up after it",
 	"network/dataplane: TestTCPTunnelStopsCompletely":   "an upper bound found when the rule came",
 	"network/gateway: TestAClientCutFromItsAPIServer":   "waits until a lease is over, with no bound",
