@@ -5,6 +5,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -37,6 +38,7 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ served milan G/V/R   waits until clients know a resource whose definition was applied
 //	$ once rome FILE TEXT  applies objects to a cluster as soon as the next command has printed TEXT
 //	$ delete rome FILE     deletes the objects in FILE
+//	$ expire rome FILE     lets the time of the next command pass as soon as the objects in FILE exist
 //	$ gone milan FILE      waits until the objects in FILE are gone
 //	$ spec rome FILE       prints the spec of the object in FILE
 //	$ left rome            prints the objects of peerings in a cluster
@@ -62,6 +64,8 @@ type session struct {
 	versions map[string]map[string]string
 	// once holds the reaction to the output of the next command.
 	once reaction
+	// limited, if any, is the context of the next command.
+	limited context.Context
 }
 
 // reaction is called once, as soon as a command has printed a text; nil do does nothing.
@@ -104,6 +108,8 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 		case "once":
 			objects := s.file(t, archive, words[2])
 			s.once = reaction{strings.Join(words[3:], " "), func() { s.apply(t, words[1], objects) }}
+		case "expire":
+			s.expire(t, words[1], s.file(t, archive, words[2]))
 		case "ready":
 			s.ready(t, words[1], s.file(t, archive, words[2]))
 		case "served":
@@ -226,7 +232,11 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	if kept != "" {
 		streams.Out = &data
 	}
-	code := cli.Run(t.Context(), words, streams)
+	ctx := t.Context()
+	if s.limited != nil {
+		ctx, s.limited = s.limited, nil
+	}
+	code := cli.Run(ctx, words, streams)
 	if kept != "" {
 		s.keep(t, kept, data.Bytes())
 	}

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -44,6 +45,7 @@ import (
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // newSession starts clusters and writes their kubeconfigs to $DIR/<name>, to $DIR/<name>-elsewhere
@@ -255,6 +257,24 @@ func (s *session) docs(t *testing.T, page, heading string) {
 			t.Fatalf("%s: %v\n%s", b, err, out)
 		}
 	}
+}
+
+// expire ends the time of the next command once objects exist, on a slow machine as on a fast one.
+func (s *session) expire(t *testing.T, cluster string, manifests []byte) {
+	t.Helper()
+	c, objects := s.client(t, cluster), decode(t, manifests)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s.limited = ctx
+	go func() {
+		cancel(cmp.Or(wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
+			for _, object := range objects {
+				if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+					return false, client.IgnoreNotFound(err)
+				}
+			}
+			return true, nil
+		}), context.DeadlineExceeded))
+	}()
 }
 
 // gone waits until objects do not exist.
