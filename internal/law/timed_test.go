@@ -33,7 +33,6 @@ var timedExceptions = map[string]string{
 	"offloading/kubelet: TestLeaseFollowsTheProvider":   "an upper bound found when the rule came",
 	"offloading: goesBack":                              "a lower bound: slowness cannot break it",
 	"offloading: tellsRefusals":                         "an upper bound found when the rule came",
-	"peering/proxy: TestAttackProxyConnections":         "an upper bound found when the rule came",
 	"peering: TestForeignClusterSumsUp":                 "events per elapsed time: slowness allows more",
 	"reflection/replication: TestAttackStatusFillsEtcd": "writes per elapsed time: slowness allows more",
 	"reflection: TestAttackRefusalsFillEtcd":            "a lower bound: slowness cannot break it",
