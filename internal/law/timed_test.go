@@ -25,7 +25,6 @@ var timedExceptions = map[string]string{
 	"internal/remote: TestAttackEndlessObjects":         "gives up after it",
 	"internal/remote: TestBrokenWatchIsResumed":         "waits for a while without a change, with no bound",
 	"internal/remote: wait":                             "gives up after it",
-	"network/dataplane: TestTCPTunnelStopsCompletely":   "an upper bound found when the rule came",
 	"network/gateway: TestAClientCutFromItsAPIServer":   "waits until a lease is over, with no bound",
 	"network/gateway: TestConnectionComesBack":          "holds for a while: a slow machine looks less often",
 	"network/gateway: TestFaultsAreNamed":               "waits for a while without a change, with no bound",

@@ -268,14 +268,16 @@ func TestTCPTunnelStopsCompletely(t *testing.T) {
 	}
 	ends := func(when string) {
 		t.Helper()
-		left := running()
-		// What has said that it is done may still be on its way out; a dial alone would take 4 s.
-		for began := time.Now(); left != "" && time.Since(began) < time.Second; left = running() {
-			time.Sleep(10 * time.Millisecond)
+		if left := running(); strings.Contains(left, "(*tcpBind).connect") {
+			t.Errorf("%s this connects:\n%s", when, left)
 		}
-		if left != "" {
-			t.Errorf("%s this runs on:\n%s", when, left)
-		}
+		// What has said that it is done may still be on its way out.
+		space.Eventually(t, when+" nothing runs on", func() error {
+			if left := running(); left != "" {
+				return errors.New(left)
+			}
+			return nil
+		})
 	}
 	b.gateways[0].in.Tunnel.TCP, a.gateways[0].in.Tunnel.TCP = false, false
 	b.gateways[0].settle(t)
