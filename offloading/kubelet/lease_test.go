@@ -80,11 +80,11 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 		t.Errorf("the provider was asked %d times for %d renewals", n, renewals)
 	}
 	way.freeze(t)
-	frozen := time.Now()
-	for renewed(2 * f.NodePingInterval) {
-		// What was heard before may still be written: less than an interval, on the busiest machine.
-		if late := lease.Spec.RenewTime.Sub(frozen); late > f.NodePingInterval/2 {
-			t.Fatalf("the lease was renewed %s after the provider froze", late)
+	// One renewal may not have been read yet, and one for an earlier response not written. Without a
+	// response there would be three until the next request.
+	for after := 0; renewed(2 * f.NodePingInterval); {
+		if after++; after > 2 {
+			t.Fatalf("the lease was renewed %d times after the provider froze", after)
 		}
 	}
 }
