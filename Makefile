@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -167,6 +167,10 @@ fuzz: ## what is read of others, with input nobody thought of, FUZZTIME for each
 
 vulnerabilities: ## what shipped code calls and Go's vulnerability database knows; VULNDB=<version of the database>
 	deploy/vulnerabilities.sh $(VULNDB)
+
+findings: ## what surprised us in other people's software, again: says what changed
+	@changed=; for script in findings/*.sh; do echo "== $$script"; $$script || changed+=" $$script"; done; \
+		[ -z "$$changed" ] || { echo "changed, or a package is gone:$$changed"; exit 1; }
 
 RELEASE := GOWORK=off go run -C deploy/release .
 SIGN = -key '$(KEY)' $(if $(filter yes,$(UNSIGNED)),-unsigned)

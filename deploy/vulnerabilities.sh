@@ -27,6 +27,6 @@ done | tee bin/vulnerabilities.txt
 found=$(sed -n 's/^Vulnerability #[0-9]*: //p' bin/vulnerabilities.txt | sort -u)
 new=$(comm -23 <(echo "$found") <(tr ' ' '\n' <<<"$excused"))
 gone=$(comm -13 <(echo "$found") <(tr ' ' '\n' <<<"$excused"))
-[ -z "$new" ] || echo "shipped code calls what is vulnerable; update Go or the module:" $new >&2
-[ -z "$gone" ] || echo "no longer reported; remove from $0:" $gone >&2
+[ -z "$new" ] || echo "shipped code calls what is vulnerable; update Go or the module: ${new//$'\n'/ }" >&2
+[ -z "$gone" ] || echo "no longer reported; remove from $0: ${gone//$'\n'/ }" >&2
 [ -z "$new$gone" ]
