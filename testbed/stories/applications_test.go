@@ -21,12 +21,10 @@ const applicationPatience = 15 * time.Minute
 // TestApplications runs real programs across two clusters, one after another. With -record it writes the table of
 // docs/applications.md. The images are those that `make test-applications` builds.
 func TestApplications(t *testing.T) {
-	tellAll(t, []story{
-		{"install", install},
-		{"peer", peerFirst},
-		{"load images", loadApplications},
-		{"applications run across clusters", realApplications},
-	})
+	tellEach(t, []stage{{peered, unknown, []story{{"applications run across clusters", func(t *testing.T) {
+		loadApplications(t)
+		realApplications(t)
+	}}}}})
 }
 
 func loadApplications(t *testing.T) {
@@ -61,8 +59,8 @@ func realApplications(t *testing.T) {
 			rome.must(t, append([]string{"offload", "namespace", r.Namespace()}, flags...)...)
 			outcome := try(r, applicationPatience)
 			if took = outcome.took; outcome.err != nil {
-				dump(t)
 				t.Errorf("%s: %s", r.Feature, outcome)
+				dumpFailed(t)
 			}
 			rome.kubectl(t, "delete", "namespace", r.Namespace(), "--timeout=180s")
 		})

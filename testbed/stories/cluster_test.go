@@ -99,7 +99,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// setUp starts the clusters, with the image that `make image` built unless the flag load is off.
+// setUp builds the program for test clusters. It goes on with clusters that -keep left, if it knows what they have.
 func setUp() error {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -116,6 +116,29 @@ func setUp() error {
 	if out, err := exec.Command("go", "build", "-o", testbedBinary, filepath.Join(root, "testbed")).CombinedOutput(); err != nil {
 		return fmt.Errorf("build testbed: %w\n%s", err, out)
 	}
+	left, err := readState()
+	if err != nil {
+		return err
+	}
+	if left == unknown {
+		return renew()
+	}
+	return start()
+}
+
+// renew replaces the clusters by new ones, which have nothing.
+func renew() error {
+	if err := tearDown(); err != nil {
+		return err
+	}
+	if err := start(); err != nil {
+		return err
+	}
+	return writeState(nothing)
+}
+
+// start starts what is not running of the clusters.
+func start() (err error) {
 	up := []string{"--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", "shell", shortLived}
 	if *metrics {
 		up = append(up, "--image", "metrics-server")
@@ -336,8 +359,11 @@ func typed(t *testing.T, input string, args ...string) string {
 	return string(out)
 }
 
-// dump prints what one would look at first when a story failed.
-func dump(t *testing.T) {
+// dumpFailed prints what one would look at first if a story failed.
+func dumpFailed(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
 	for _, c := range []cluster{rome, milan} {
 		for _, args := range [][]string{
 			{"get", "pods", "-A", "-o", "wide"},

@@ -19,6 +19,7 @@ import (
 // TestFlux installs, upgrades and uninstalls Liqo by the manifest of docs/gitops.md. Flux's controllers run beside the
 // clusters, not in them. They compile for minutes, so it is part of `make soak` only.
 func TestFlux(t *testing.T) {
+	beginNew(t)
 	runFlux(t)
 	repository := httptest.NewServer(http.FileServer(http.Dir(helmRepository(t, "0.1.0", "0.1.1"))))
 	t.Cleanup(repository.Close)

@@ -40,6 +40,9 @@ const (
 // milan too. The bounds of milan's namespaces are low enough to be reached within a minute.
 func hostilePeer(t *testing.T) {
 	from, minutes := seed.Of(t), 1
+	installWith(t, "offloading.namespaceBounds.secrets=50", "offloading.namespaceBounds.quota.count/configmaps=50",
+		"offloading.namespaceBounds.objectSize=128Ki", "offloading.maxNamespaces=100")
+	peerFirst(t)
 	if *soak {
 		minutes = 10
 	}

@@ -56,7 +56,7 @@ func killedAtAStep(t *testing.T) {
 					t.Errorf("it printed:\n%s", out)
 				}
 				if c.args[0] == "peer" {
-					peered(t)
+					peeringIsShown(t)
 				} else {
 					nothingLeft(t)
 				}
@@ -131,14 +131,14 @@ func providerHangs(t *testing.T) {
 	milan.answersAgain(t)
 	eventually(t, "rome says that milan answers", says("Established"))
 	nodeReady(t)
-	peered(t)
+	peeringIsShown(t)
 }
 
 // certificatesRenew, while rome is peered with milan: the test clusters sign for ten minutes, so that all
 // certificates are replaced during these stories. What a user has open stays open.
 func certificatesRenew(t *testing.T) {
 	before := certificates(t)
-	ends := typing(t, strings.Fields(offloaded(t, "{.metadata.name}"))[0])
+	ends := typing(t, strings.Fields(offloadedPods(t, "{.metadata.name}"))[0])
 	tellAll(t, []story{
 		{"kubectl works through the virtual node", throughTheVirtualNode},
 		{"a pod that ends is followed to its end", podThatEnds},
@@ -167,7 +167,7 @@ func certificatesRenew(t *testing.T) {
 	}
 	t.Logf("renewed after %s more", time.Since(began).Round(time.Second))
 	reflects(t, "shop", "after-the-certificates")
-	if log := rome.kubectl(t, "-n", "shop", "logs", strings.Fields(offloaded(t, "{.metadata.name}"))[0]); !strings.Contains(log, "http=:8080") {
+	if log := rome.kubectl(t, "-n", "shop", "logs", strings.Fields(offloadedPods(t, "{.metadata.name}"))[0]); !strings.Contains(log, "http=:8080") {
 		t.Errorf("log of a pod at milan: %q", log)
 	}
 	ends()

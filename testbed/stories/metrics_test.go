@@ -22,8 +22,9 @@ import (
 
 // TestMetrics runs the Prometheus that `make test-metrics` builds on both clusters.
 func TestMetrics(t *testing.T) {
+	beginNew(t)
 	tellAll(t, []story{
-		{"install", func(t *testing.T) { installed(t, "metrics.enabled=true") }},
+		{"install", func(t *testing.T) { installWith(t, "metrics.enabled=true") }},
 		{"peer", peerSmall},
 		{"a namespace is offloaded", offloadNamespace},
 		{"the dashboard and an archive have the traffic", trafficIsShown},
@@ -40,7 +41,7 @@ func TestMetrics(t *testing.T) {
 // peerSmall asks for so little that one pod exhausts it.
 func peerSmall(t *testing.T) {
 	rome.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort", "--cpu", "500m")
-	peered(t)
+	peeringIsShown(t)
 }
 
 // trafficIsShown: an open map has the throughput of the tunnel, and an archive the counters of its gateway.

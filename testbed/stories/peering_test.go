@@ -177,7 +177,7 @@ func bothDirections(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
-	before, running := network(), offloaded(t, "{.metadata.uid}")
+	before, running := network(), offloadedPods(t, "{.metadata.uid}")
 	_, stderr := milan.must(t, "peer", "--remote-kubeconfig", rome.kubeconfig, "--gw-server-service-type", "NodePort")
 	if n := strings.Count(stderr, "Connection is established"); n != 2 || strings.Contains(stderr, "Gateway server correctly set up") {
 		t.Errorf("the tunnel that is there is not looked at, or not the only one:\n%s", stderr)
@@ -199,7 +199,7 @@ func bothDirections(t *testing.T) {
 	if after := network(); after != before {
 		t.Errorf("the other direction changed:\n%s\nbecame\n%s", before, after)
 	}
-	if after := offloaded(t, "{.metadata.uid}"); after != running {
+	if after := offloadedPods(t, "{.metadata.uid}"); after != running {
 		t.Errorf("pods at milan were %s and are %s", running, after)
 	}
 }

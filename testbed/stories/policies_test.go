@@ -14,17 +14,21 @@ func TestPolicies(t *testing.T) {
 	if *cni != "policies" {
 		t.Fatal("these clusters enforce no policies; run it with -cni policies")
 	}
-	tellAll(t, []story{
-		{"install", install},
-		{"policies guard the pods of Liqo", liqoIsGuarded},
-		{"peer in band and both ways", peerInBand},
-		{"peer", peerFirst},
-		{"every pod reaches every pod", everyPodReachesEveryPod},
-		{"every path is tested by liqoctl", everyPathIsTested},
-		{"policies count for pods at a provider", policiesCount},
-		{"a namespace is offloaded", offloadNamespace},
-		{"unpeer leaves nothing", unpeer},
-		{"uninstall leaves nothing", uninstall},
+	tellEach(t, []stage{
+		{nothing, installed, []story{{"install", install}}},
+		{installed, installed, []story{
+			{"policies guard the pods of Liqo", liqoIsGuarded},
+			{"peer in band and both ways", peerInBand},
+		}},
+		{installed, peered, []story{{"peer", peerFirst}}},
+		{peered, peered, []story{
+			{"every pod reaches every pod", everyPodReachesEveryPod},
+			{"every path is tested by liqoctl", everyPathIsTested},
+			{"policies count for pods at a provider", policiesCount},
+		}},
+		{peered, offloaded, []story{{"a namespace is offloaded", offloadNamespace}}},
+		{offloaded, installed, []story{{"unpeer leaves nothing", unpeer}}},
+		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
 	})
 }
 

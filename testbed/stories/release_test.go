@@ -18,6 +18,7 @@ import (
 // pod at the provider with nothing but the release. It compiles for all platforms, so it is part of `make soak` only.
 // It runs with -load=false, because nodes must have no image of Liqo.
 func TestRelease(t *testing.T) {
+	beginNew(t)
 	folder, before, image := t.TempDir(), path, ""
 	t.Cleanup(func() { path = before })
 	path = folder + ":" + path // where makeRelease puts liqoctl
@@ -87,7 +88,7 @@ func fromNothing(t *testing.T, image string) {
 	reached("peered clusters")
 	rome.visits(t, "milan", "first")
 	reached("a pod at the provider")
-	peered(t)
+	peeringIsShown(t)
 	for _, c := range []cluster{rome, milan} {
 		c.pulled(t, image)
 	}
@@ -131,6 +132,6 @@ func absentImage(t *testing.T, image string) {
 	milan.kubectl(t, "-n", "liqo", "rollout", "status", "--timeout=90s",
 		"deployment/liqo-controller-manager", "daemonset/liqo-fabric")
 	milan.pulled(t, image)
-	peered(t)
+	peeringIsShown(t)
 	rome.hears(t, "first")
 }

@@ -41,126 +41,90 @@ var leftovers = []string{
 	"shadowendpointslices", "quotas", "internalfabrics",
 }
 
-// story is one scenario of users, typed as they type it.
-type story struct {
-	name string
-	tell func(t *testing.T)
-}
-
 // TestConnecting runs the ways to connect and to peer clusters. Each story ends with clusters that are not connected.
 func TestConnecting(t *testing.T) {
-	tellAll(t, []story{
-		{"install", install},
-		{"bad input before a peering", badInput},
-		{"volumes outlive Liqo", volumesOutliveLiqo},
-		{"connect by command", connectByCommand},
-		{"connect by hand", connectByHand},
-		{"connect declaratively", connectDeclaratively},
-		{"connect by templates and several ports", connectByTemplates},
-		{"connect by another technology", connectByAnotherTechnology},
-		{"connect over TCP where UDP is blocked", connectOverTCP},
-		{"connect behind NAT by a name that moves", connectBehindNAT},
-		{"what keeps clusters apart is named", whyNotConnected},
-		{"causes are seen on the dashboard", causesAreSeen},
-		{"the server can be at the consumer and move", serverAtConsumer},
-		{"peer in band and both ways", peerInBand},
-		{"peer by hand", peerByHand},
-		{"peer declaratively", peerDeclaratively},
-		{"peer without a network", peerWithoutNetwork},
-		{"peer with a file of the provider", peerAsUser},
-		{"controllers are killed at a step", killedAtAStep},
-		{"clusters with other addresses", otherAddresses},
-		{"pods behave as at home", podsLikeAtHome},
-		{"uninstall leaves nothing", uninstall},
+	tellEach(t, []stage{
+		{nothing, installed, []story{{"install", install}}},
+		{installed, installed, []story{
+			{"bad input before a peering", badInput},
+			{"volumes outlive Liqo", volumesOutliveLiqo},
+			{"connect by command", connectByCommand},
+			{"connect by hand", connectByHand},
+			{"connect declaratively", connectDeclaratively},
+			{"connect by templates and several ports", connectByTemplates},
+			{"connect by another technology", connectByAnotherTechnology},
+			{"connect over TCP where UDP is blocked", connectOverTCP},
+			{"connect behind NAT by a name that moves", connectBehindNAT},
+			{"what keeps clusters apart is named", whyNotConnected},
+			{"causes are seen on the dashboard", causesAreSeen},
+			{"the server can be at the consumer and move", serverAtConsumer},
+			{"peer in band and both ways", peerInBand},
+			{"peer by hand", peerByHand},
+			{"peer declaratively", peerDeclaratively},
+			{"peer without a network", peerWithoutNetwork},
+			{"peer with a file of the provider", peerAsUser},
+			{"controllers are killed at a step", killedAtAStep},
+			{"clusters with other addresses", otherAddresses},
+			{"pods behave as at home", podsLikeAtHome},
+		}},
+		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
 	})
 }
 
 // TestPeered runs the stories of a peering in the order of a user's work. TestTimedStories ends the peering.
 func TestPeered(t *testing.T) {
-	tellAll(t, []story{
-		{"install", install},
-		{"peer", peerFirst},
-		{"peer again changes nothing", peerAgain},
-		{"keys and ranges change", parametersChange},
-		{"every pod reaches every pod", everyPodReachesEveryPod},
-		{"every path is tested by liqoctl", everyPathIsTested},
-		{"a peer reaches pods and nothing else", trespassing},
-		{"no pod is taken for a gateway", impersonated},
-		{"rules of users act", usersRulesAct},
-		{"routes of users act", usersRoutesAct},
-		{"an external host is reached", externalHostIsReached},
-		{"rules can be printed and are as desired", rulesAsDesired},
-		{"a report is gathered without secrets", reportIsGathered},
-		{"nothing is written while nothing changes", nothingIsWritten},
-		{"a namespace is offloaded", offloadNamespace},
-		{"examples do what their pages say", examples},
-		{"certificates renew and nothing is interrupted", certificatesRenew},
-		{"pods at two providers reach each other", leafToLeaf},
-		{"losses are survived", lossesAreSurvived},
-		{"info tells about the peering", info},
-		{"why names what a pod waits for", whyAPodWaits},
-		{"a provider that hangs is noticed", providerHangs},
+	tellEach(t, []stage{
+		{nothing, installed, []story{{"install", install}}},
+		{installed, peered, []story{{"peer", peerFirst}}},
+		{peered, peered, []story{
+			{"peer again changes nothing", peerAgain},
+			{"keys and ranges change", parametersChange},
+			{"every pod reaches every pod", everyPodReachesEveryPod},
+			{"every path is tested by liqoctl", everyPathIsTested},
+			{"a peer reaches pods and nothing else", trespassing},
+			{"no pod is taken for a gateway", impersonated},
+			{"rules of users act", usersRulesAct},
+			{"routes of users act", usersRoutesAct},
+			{"an external host is reached", externalHostIsReached},
+			{"rules can be printed and are as desired", rulesAsDesired},
+			{"a report is gathered without secrets", reportIsGathered},
+			{"nothing is written while nothing changes", nothingIsWritten},
+		}},
+		{peered, offloaded, []story{{"a namespace is offloaded", offloadNamespace}}},
+		{offloaded, offloaded, []story{
+			{"examples do what their pages say", examples},
+			{"certificates renew and nothing is interrupted", certificatesRenew},
+			{"pods at two providers reach each other", leafToLeaf},
+			{"losses are survived", lossesAreSurvived},
+			{"info tells about the peering", info},
+			{"why names what a pod waits for", whyAPodWaits},
+			{"a provider that hangs is noticed", providerHangs},
+		}},
 	})
 }
 
 // TestTimedStories runs the story that asserts gaps between packets, which other work on the machine would
 // disturb, and the end of the peering. It continues on the clusters that TestPeered left, or on new ones.
 func TestTimedStories(t *testing.T) {
-	if rome.kubectl(t, "get", "namespace", "shop", "--ignore-not-found", "-o", "name") == "" {
-		tellAll(t, []story{
-			{"install", install},
-			{"peer", peerFirst},
-			{"a namespace is offloaded", offloadNamespace},
-		})
-	}
-	tellAll(t, []story{
-		{"gateways are replaced", gatewaysAreReplaced},
-		{"unpeer leaves nothing", unpeer},
-		{"peer and unpeer once more", onceMore},
-		{"uninstall leaves nothing", uninstall},
+	tellEach(t, []stage{
+		{offloaded, offloaded, []story{{"gateways are replaced", gatewaysAreReplaced}}},
+		{offloaded, installed, []story{{"unpeer leaves nothing", unpeer}}},
+		{installed, installed, []story{{"peer and unpeer once more", onceMore}}},
+		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
 	})
 }
 
 // TestTimedHostilePeer runs after TestTimedStories, which leaves the clusters as they were before Liqo was installed.
 func TestTimedHostilePeer(t *testing.T) {
-	tellAll(t, []story{
-		{"install", func(t *testing.T) {
-			installed(t, "offloading.namespaceBounds.secrets=50", "offloading.namespaceBounds.quota.count/configmaps=50", "offloading.namespaceBounds.objectSize=128Ki", "offloading.maxNamespaces=100")
-		}},
-		{"peer", peerFirst},
-		{"a hostile peer gains nothing", hostilePeer},
-	})
-}
-
-// tellAll runs stories until one fails, because each story starts where the previous one ended. It runs none
-// if the test has already failed.
-func tellAll(t *testing.T, stories []story) {
-	t.Helper()
-	if t.Failed() {
-		return
-	}
-	for _, story := range stories {
-		began := time.Now()
-		if !t.Run(story.name, func(t *testing.T) {
-			defer func() {
-				if t.Failed() {
-					dump(t)
-				}
-			}()
-			story.tell(t)
-		}) {
-			return
-		}
-		t.Logf("%s: %s", story.name, time.Since(began).Round(100*time.Millisecond))
-	}
+	tellEach(t, []stage{{nothing, unknown, []story{{"a hostile peer gains nothing", hostilePeer}}}})
 }
 
 // install installs Liqo on both clusters as a user would, with the image loaded by hand, and
 // starts the probes.
-func install(t *testing.T) { installed(t) }
+func install(t *testing.T) { installWith(t) }
 
-// installed is install with settings of the chart.
-func installed(t *testing.T, settings ...string) {
+// installWith is install with settings of the chart.
+func installWith(t *testing.T, settings ...string) {
 	t.Helper()
 	failures := make(chan string, 2)
 	both(func(c cluster) {
@@ -247,11 +211,11 @@ func peerFirst(t *testing.T) {
 	if stderr != peerLines {
 		t.Errorf("peer printed other lines than the mission:\n%s", stderr)
 	}
-	peered(t)
+	peeringIsShown(t)
 }
 
-// peered checks what the mission shows after a peering.
-func peered(t *testing.T) {
+// peeringIsShown checks what the mission shows after a peering.
+func peeringIsShown(t *testing.T) {
 	t.Helper()
 	rome.sumsUp(t, "milan", givesAll)
 	milan.sumsUp(t, "rome", takesAll)
@@ -279,7 +243,7 @@ func peerAgain(t *testing.T) {
 	if stderr != peerLines {
 		t.Errorf("a second run printed other lines:\n%s", stderr)
 	}
-	peered(t)
+	peeringIsShown(t)
 }
 
 // probes is a pod on every node of a cluster, in the pod network and in the host's.
@@ -485,19 +449,19 @@ func offloadNamespace(t *testing.T) {
 	if len(count) != 3 || count["milan"] != 2 {
 		t.Errorf("pods by node: %v; want two on each of rome's nodes and on milan", count)
 	}
-	for _, addr := range strings.Fields(offloaded(t, "{.status.podIP}")) {
+	for _, addr := range strings.Fields(offloadedPods(t, "{.status.podIP}")) {
 		rome.kubectl(t, "exec", pods(t, rome, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "http://"+addr+":8080/")
 	}
 }
 
-// offloaded prints a field of the web pods on the virtual node.
-func offloaded(t *testing.T, field string) string {
+// offloadedPods prints a field of the web pods on the virtual node.
+func offloadedPods(t *testing.T, field string) string {
 	t.Helper()
 	return rome.kubectl(t, "-n", "shop", "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName=milan", "-o", "jsonpath={range .items[*]}"+field+" {end}")
 }
 
 func throughTheVirtualNode(t *testing.T) {
-	pod := strings.Fields(offloaded(t, "{.metadata.name}"))[0]
+	pod := strings.Fields(offloadedPods(t, "{.metadata.name}"))[0]
 	if log := rome.kubectl(t, "-n", "shop", "logs", pod); !strings.Contains(log, "http=:8080") {
 		t.Errorf("log of %s: %q", pod, log)
 	}
@@ -595,13 +559,13 @@ func objectsAreReflected(t *testing.T) {
 		return got, err == nil && got == "ciao"
 	})
 	const states = "{.metadata.uid}={.status.phase}"
-	before := offloaded(t, states)
+	before := offloadedPods(t, states)
 	rome.replace(t, "liqo-tenant-milan", "namespacemap/milan")
 	eventually(t, "deleted NamespaceMap comes back", func() (string, bool) {
 		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "namespacemap", "milan", "-o", "jsonpath={.status.currentMapping.shop.phase}")
 		return got, err == nil && got == "Accepted"
 	})
-	if after := offloaded(t, states); after != before || !strings.Contains(after, "=Running") {
+	if after := offloadedPods(t, states); after != before || !strings.Contains(after, "=Running") {
 		t.Errorf("pods next door were %s and are %s", before, after)
 	}
 }
@@ -610,7 +574,7 @@ func objectsAreReflected(t *testing.T) {
 // both sides have answered.
 func serviceOnBothSides(t *testing.T) {
 	names := strings.Fields(rome.kubectl(t, "-n", "shop", "get", "pods", "-l", "app=web", "-o", "jsonpath={range .items[*]}{.metadata.name} {end}"))
-	remote := strings.Fields(offloaded(t, "{.metadata.name}"))
+	remote := strings.Fields(offloadedPods(t, "{.metadata.name}"))
 	local := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(remote, n) })
 	everyone := func(what string, ask func() (string, error)) {
 		eventually(t, "all pods answer "+what, func() (string, bool) {

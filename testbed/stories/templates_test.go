@@ -22,13 +22,17 @@ func TestTemplates(t *testing.T) {
 	if err != nil || len(files) < 9 {
 		t.Fatalf("found %d templates: %v", len(files), err)
 	}
-	told := []story{{"install", install}, {"peer", peerFirst}}
+	var told []story
 	for _, file := range files {
 		shape := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		told = append(told, story{shape, func(t *testing.T) { templateConnects(t, shape, file) }})
 	}
-	tellAll(t, append(told, story{"the chart's templates again", chartsTemplates}, story{"a namespace is offloaded", offloadNamespace},
-		story{"unpeer leaves nothing", unpeer}, story{"uninstall leaves nothing", uninstall}))
+	tellEach(t, []stage{
+		{peered, peered, append(told, story{"the chart's templates again", chartsTemplates})},
+		{peered, offloaded, []story{{"a namespace is offloaded", offloadNamespace}}},
+		{offloaded, installed, []story{{"unpeer leaves nothing", unpeer}}},
+		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
+	})
 }
 
 // templateConnects gives the server or client of the tunnel a template from a file, and expects that its pods are

@@ -28,6 +28,7 @@ var record = flag.Bool("record", false, "write what the former version made to c
 // and on to a next one. It builds the former version from the history of the repository, so it is part of `make soak`
 // only.
 func TestUpgrade(t *testing.T) {
+	beginNew(t)
 	former, next := map[string]time.Duration{}, map[string]time.Duration{}
 	tellAll(t, []story{
 		{"install and peer with the former version", installFormer},
@@ -77,7 +78,7 @@ func installFormer(t *testing.T) {
 	now := path
 	path = filepath.Join(source, "bin") + ":" + path
 	defer func() { path = now }()
-	installed(t, "tag=former")
+	installWith(t, "tag=former")
 	peerFirst(t)
 }
 
@@ -106,7 +107,7 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 		}).gap
 	}
 	stays("upgrade")
-	peered(t)
+	peeringIsShown(t)
 	for _, c := range []cluster{rome, milan} {
 		after := c.objects(t)
 		for _, name := range slices.Sorted(maps.Keys(before[c.name])) {
@@ -172,7 +173,7 @@ func upgradeToNext(t *testing.T, gaps map[string]time.Duration) {
 		}).gap
 	}
 	stays("upgrade to the next version")
-	peered(t)
+	peeringIsShown(t)
 }
 
 // upgradeByHelm upgrades a cluster by Helm alone, goes back to the former version, and upgrades again.
