@@ -41,8 +41,6 @@ var timedExceptions = map[string]string{
 	"testbed/e2e: killUp":                               "gives up after it",
 	"testbed/e2e: kubectl":                              "gives up after it",
 	"testbed/stories: bothVersions":                     "holds for a while: a slow machine looks less often",
-	"testbed/stories: tells":                            "an upper bound found when the rule came",
-	"testbed/stories: within":                           "an upper bound found when the rule came",
 }
 
 // elapsed matches the calls that return elapsed time, or compare the present with another time.

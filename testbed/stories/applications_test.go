@@ -62,7 +62,7 @@ func realApplications(t *testing.T) {
 				t.Errorf("%s: %s", r.Feature, outcome)
 				dumpFailed(t)
 			}
-			rome.kubectl(t, "delete", "namespace", r.Namespace(), "--timeout=180s")
+			rome.kubectl(t, "delete", "namespace", r.Namespace(), patiently)
 		})
 		fmt.Fprintf(&table, "| [%s](../testbed/stories/testdata/applications/%s.txtar) | %s | %s | %.0f |\n",
 			r.Feature, r.File, done, configured, took.Seconds())

@@ -24,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 var (
@@ -49,6 +51,9 @@ type cluster struct {
 	web    *http.Client
 }
 
+// patiently makes kubectl wait as long as tests do.
+var patiently = "--timeout=" + patience.Limit.String()
+
 // bed is what all stories share. It is set once, by TestMain.
 var (
 	root           string // of the repository
@@ -60,9 +65,6 @@ var (
 )
 
 const (
-	// patience is how long something may take that normally takes a second or two: two
-	// clusters, the tests and perhaps other work share two cores.
-	patience = 90 * time.Second
 	podCIDR  = "10.10.0.0/16"
 	services = "10.110.0.0/16"
 	// shortLived makes all certificates that clusters sign end after ten minutes.
@@ -221,15 +223,18 @@ func testbed(verb string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// command runs a program as a user would, and ends it when it takes far too long.
+// command runs a program as a user would. It ends a program that takes far too long: a minute more than
+// kubectl waits, so that kubectl can say what it waited for.
 func command(name string, args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, find(name), args...)
 	cmd.Env = append(os.Environ(), "PATH="+path, "KUBECONFIG=")
 	var outbuf, errbuf bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &outbuf, &errbuf
-	err = cmd.Run()
+	if err = cmd.Run(); ctx.Err() != nil {
+		err = fmt.Errorf("ended after %s: %w", patience.Limit+time.Minute, err)
+	}
 	return outbuf.String(), errbuf.String(), err
 }
 
@@ -248,7 +253,7 @@ func (c cluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := command("kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 	if err != nil {
-		t.Fatalf("%s: kubectl %s: %v\n%s%s", c.name, strings.Join(args, " "), err, stdout, stderr)
+		t.Fatalf("%s%s%s: kubectl %s: %v", stdout, stderr, c.name, strings.Join(args, " "), err)
 	}
 	return strings.TrimSpace(stdout)
 }
@@ -275,7 +280,7 @@ func (c cluster) must(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, code := c.liqoctl(t, args...)
 	if code != 0 {
-		t.Fatalf("%s: liqoctl %s: exit code %d\n%s%s", c.name, strings.Join(args, " "), code, stdout, stderr)
+		t.Fatalf("%s%s%s: liqoctl %s: exit code %d", stdout, stderr, c.name, strings.Join(args, " "), code)
 	}
 	return stdout, stderr
 }
@@ -290,27 +295,23 @@ func (c cluster) apply(t *testing.T, manifest string) {
 	c.kubectl(t, "apply", "-f", file)
 }
 
-// eventually asks until the answer is as wanted; the answer of a failing command is its error.
+// eventually asks until the answer is as wanted; the answer of a failing command is its error. The interval
+// grows with the wait, because each start of kubectl takes 0.25 s of CPU from other stories.
 func eventually(t *testing.T, what string, ask func() (string, bool)) string {
 	t.Helper()
-	return within(t, patience, what, ask)
-}
-
-// within is eventually with a timeout of its own. The time of a question counts, not that of its answer.
-// The interval grows with the wait, because each start of kubectl takes 0.25 s of CPU from other stories.
-func within(t *testing.T, d time.Duration, what string, ask func() (string, bool)) string {
-	t.Helper()
-	began := time.Now()
+	limit, pause := time.After(patience.Limit), 200*time.Millisecond
 	for {
-		asked := time.Since(began)
 		answer, ok := ask()
 		if ok {
 			return answer
 		}
-		if asked > d {
-			t.Fatalf("%s: not within %s; last answer:\n%s", what, d, answer)
+		select {
+		case <-limit:
+			lines := strings.Split(strings.TrimSpace(answer), "\n")
+			t.Fatalf("last answer:\n%s\nwaited %s in vain: %s; last answer ends: %s", answer, patience.Limit, what, lines[len(lines)-1])
+		case <-time.After(pause):
 		}
-		time.Sleep(max(200*time.Millisecond, asked/20))
+		pause = min(pause+pause/20, 5*time.Second)
 	}
 }
 
@@ -348,7 +349,7 @@ func both(do func(c cluster)) {
 // typed runs kubectl on rome with input, and gives what it printed.
 func typed(t *testing.T, input string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, find("kubectl"), append([]string{"--kubeconfig", rome.kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(input)

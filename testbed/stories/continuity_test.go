@@ -81,12 +81,12 @@ func linkIsCut(t *testing.T) {
 	})
 	answering(t, rome, "steady", "milan", "false")
 	t.Logf("the node is lost after %s", time.Since(began).Round(time.Second))
-	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=90s")
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", patiently)
 	providerGoesOn(t)
 	heal()
-	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", "--timeout=90s")
-	rome.kubectl(t, "-n", "steady", "wait", "job/ends", "--for=condition=Complete", "--timeout=90s")
-	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", "--timeout=90s")
+	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", patiently)
+	rome.kubectl(t, "-n", "steady", "wait", "job/ends", "--for=condition=Complete", patiently)
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", patiently)
 	answering(t, rome, "steady", "milan", "true")
 	answering(t, milan, "steady-rome", "rome", "true")
 	if now := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[*].metadata.uid}"); now != uid {
@@ -104,7 +104,7 @@ func linkIsCut(t *testing.T) {
 		return home + "\n" + there, err == nil && len(lines) == 3 && strings.Count(home, "Succeeded") == 1 &&
 			strings.Count(home, "Running") == 2 && there == "stays"
 	})
-	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "steady", patiently)
 }
 
 // settle makes what a loss must not harm, and runs it next door.
@@ -114,10 +114,10 @@ func settle(t *testing.T) {
 	rome.must(t, "offload", "namespace", "steady")
 	rome.kubectl(t, "cordon", "rome-n1", "rome-n2")
 	rome.apply(t, steady)
-	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", "--timeout=60s")
-	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=60s")
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/stays", patiently)
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", patiently)
 	rome.kubectl(t, "uncordon", "rome-n1", "rome-n2")
-	rome.kubectl(t, "-n", "steady", "wait", "pod", "-l", "job-name=ends", "--for=jsonpath={.status.startTime}", "--timeout=60s")
+	rome.kubectl(t, "-n", "steady", "wait", "pod", "-l", "job-name=ends", "--for=jsonpath={.status.startTime}", patiently)
 	answering(t, rome, "steady", "milan", "true")
 }
 
@@ -126,19 +126,19 @@ func settle(t *testing.T) {
 func providerGoesOn(t *testing.T) {
 	t.Helper()
 	madeAnew(t)
-	milan.kubectl(t, "-n", "steady-rome", "wait", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+	milan.kubectl(t, "-n", "steady-rome", "wait", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--for=jsonpath={.status.phase}=Succeeded", patiently)
 	eventually(t, "the provider knows how the Job's pod ended", func() (string, bool) {
 		got, err := milan.ask("-n", "steady-rome", "get", "shadowpods", "-l", "batch.kubernetes.io/job-name=ends", "-o", "jsonpath={.items[*].status.phase}")
 		return got, err == nil && got == "Succeeded"
 	})
-	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "batch.kubernetes.io/job-name=ends", "--timeout=60s")
+	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "batch.kubernetes.io/job-name=ends", patiently)
 	answering(t, milan, "shop-rome", "rome", "false")
 }
 
 // madeAnew deletes the pod that stays where it runs, and waits for another in its place.
 func madeAnew(t *testing.T) {
 	t.Helper()
-	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "app=stays", "--timeout=60s")
+	milan.kubectl(t, "-n", "steady-rome", "delete", "pod", "-l", "app=stays", patiently)
 	eventually(t, "the pod is made anew without home", func() (string, bool) {
 		got, err := milan.ask("-n", "steady-rome", "get", "pods", "-l", "app=stays", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
 		return got, err == nil && got == "True"
@@ -194,7 +194,7 @@ func answering(t *testing.T, c cluster, namespace, node, ready string) {
 func providersNodeIsLost(t *testing.T) {
 	controller := func(lost string) {
 		milan.must(t, milan.installation("controllerManager.config.enableNodeFailureController="+lost)...)
-		milan.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		milan.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 	}
 	stays := activeGateway(t, milan).node // without it there is no way to the provider
 	before := map[string]string{"milan-n1": "milan-n2", "milan-n2": "milan-n1"}[stays]
@@ -206,13 +206,13 @@ func providersNodeIsLost(t *testing.T) {
 	rome.must(t, "offload", "namespace", "steady", "--pod-offloading-strategy", "Remote")
 	milan.kubectl(t, "cordon", stays)
 	rome.apply(t, steady)
-	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", "--timeout=60s")
+	rome.kubectl(t, "-n", "steady", "rollout", "status", "deployment/moves", patiently)
 	milan.kubectl(t, "uncordon", stays)
 	pod := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=moves", "-o", "jsonpath={.items[0].metadata.name}")
 	lone := rome.kubectl(t, "-n", "steady", "get", "pods", "-l", "app=stays", "-o", "jsonpath={.items[0].metadata.name}")
 	endpointOf := func(pod, ready string) {
 		t.Helper()
-		within(t, 2*time.Minute, "the endpoint of "+pod+" at home is ready: "+ready, func() (string, bool) {
+		eventually(t, "the endpoint of "+pod+" at home is ready: "+ready, func() (string, bool) {
 			got, err := rome.ask("-n", "steady", "get", "endpointslices", "-o",
 				`jsonpath={range .items[*].endpoints[?(@.targetRef.name=="`+pod+`")]}{.conditions.ready}{end}`)
 			return got, err == nil && got == ready
@@ -222,7 +222,7 @@ func providersNodeIsLost(t *testing.T) {
 	node := strings.TrimPrefix(before, "milan-")
 	onTestbed(t, "node", "stop", "milan", node)
 	endpointOf(lone, "false")
-	within(t, 4*time.Minute, "the pod runs on another node", func() (string, bool) {
+	eventually(t, "the pod runs on another node", func() (string, bool) {
 		now, err := milan.ask("-n", "steady-rome", "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 		if err != nil || now != stays {
 			return now, false
@@ -234,7 +234,7 @@ func providersNodeIsLost(t *testing.T) {
 	endpointOf(pod, "true")
 	endpointOf(lone, "true")
 	controller("false")
-	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=90s")
+	rome.kubectl(t, "delete", "namespace", "steady", patiently)
 }
 
 // consumersNodeIsLost, with the virtual kubelet on it: another begins in time for the pods next door to stay.
@@ -250,15 +250,15 @@ func consumersNodeIsLost(t *testing.T) {
 	before, uid := kubelet(), pods()
 	node := strings.TrimPrefix(before, "rome-")
 	onTestbed(t, "node", "stop", "rome", node)
-	within(t, 4*time.Minute, "the virtual kubelet runs on another node", func() (string, bool) {
+	eventually(t, "the virtual kubelet runs on another node", func() (string, bool) {
 		at := kubelet()
 		return at, !strings.HasSuffix(at, before)
 	})
-	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", "--timeout=3m")
+	rome.kubectl(t, "wait", "node/milan", "--for=condition=Ready", patiently)
 	answering(t, rome, "steady", "milan", "true")
 	if now := pods(); now != uid {
 		t.Errorf("the pod that stays was %s and is %s", uid, now)
 	}
 	rome.startNode(t, node)
-	rome.kubectl(t, "delete", "namespace", "steady", "--timeout=90s")
+	rome.kubectl(t, "delete", "namespace", "steady", patiently)
 }

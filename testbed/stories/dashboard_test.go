@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/testbed/browser"
 )
 
@@ -87,7 +88,7 @@ func (s *screen) do(t *testing.T, err error) {
 // shows waits until an element that a CSS selector matches shows a text.
 func (s *screen) shows(t *testing.T, selector, text string) {
 	t.Helper()
-	s.do(t, s.Await(patience, selector, text))
+	s.do(t, s.Await(patience.Limit, selector, text))
 }
 
 // loaded returns when the page was loaded. It is the same while the page is only kept up to date.
@@ -165,24 +166,24 @@ func workloadTroubles() []trouble {
 			red: "node milan: too little of the granted memory is left",
 			make: func(t *testing.T) {
 				rome.apply(t, fmt.Sprintf(wanting, "first", "memory: 5Gi"))
-				rome.kubectl(t, "-n", "seen", "wait", "pod/first", "--for=condition=Ready", "--timeout=60s")
+				rome.kubectl(t, "-n", "seen", "wait", "pod/first", "--for=condition=Ready", patiently)
 				rome.apply(t, fmt.Sprintf(wanting, "second", "memory: 5Gi"))
 			},
 			words: words("pod seen/second requests 5Gi; delete pods there, or ask for more: "),
 			mend: func(t *testing.T, says string) {
 				rome.typesAsTold(t, says, "create resourceslice")
-				rome.kubectl(t, "-n", "seen", "wait", "pod/second", "--for=condition=Ready", "--timeout=60s")
+				rome.kubectl(t, "-n", "seen", "wait", "pod/second", "--for=condition=Ready", patiently)
 			}},
 		{name: "the provider's nodes are full", at: &rome, link: "Workloads", healed: healed,
 			red: "pod seen/third: ",
 			make: func(t *testing.T) {
 				milan.apply(t, crowd)
-				milan.kubectl(t, "rollout", "status", "deployment/crowd", "--timeout=60s")
+				milan.kubectl(t, "rollout", "status", "deployment/crowd", patiently)
 				rome.apply(t, fmt.Sprintf(wanting, "third", "cpu: 1"))
 			},
 			words: words("have the provider's administrator make room"),
 			mend: func(t *testing.T, _ string) {
-				milan.kubectl(t, "delete", "deployment", "crowd", "--timeout=60s")
+				milan.kubectl(t, "delete", "deployment", "crowd", patiently)
 			}},
 		{name: "the namespace's name is taken", at: &rome, link: "Workloads", healed: healed,
 			red: "namespace taken: namespace taken-rome cannot be created at milan",

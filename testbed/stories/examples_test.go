@@ -11,11 +11,9 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
-	"time"
-)
 
-// examplePatience is how long all commands of one example may take.
-const examplePatience = 8 * time.Minute
+	"github.com/liqo-go/liqo/internal/patience"
+)
 
 // typedBlock matches commands in a page.
 var typedBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
@@ -37,7 +35,7 @@ func examples(t *testing.T) {
 			for _, block := range typedBlock.FindAllStringSubmatch(string(text), -1) {
 				script += block[1]
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), examplePatience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", "-c", script)
 			cmd.Dir = folder

@@ -70,13 +70,13 @@ func thisMachine(t *testing.T) (m machine) {
 		}
 		m.gap = max(m.gap, pinged(t, func() { c.drain(t, beside) }).gap)
 		c.kubectl(t, "uncordon", beside)
-		c.kubectl(t, "wait", "deployment", "-A", "--all", "--for=condition=Available", "--timeout=90s")
+		c.kubectl(t, "wait", "deployment", "-A", "--all", "--for=condition=Available", patiently)
 		if now := activeGateway(t, c); now != before {
 			t.Fatalf("the tunnel of %s moved from %v to %v", c.name, before, now)
 		}
 	}
 	milan.apply(t, plainPod)
-	milan.kubectl(t, "rollout", "status", "deployment/plain", "--timeout=90s")
+	milan.kubectl(t, "rollout", "status", "deployment/plain", patiently)
 	fields := strings.Fields(milan.kubectl(t, "get", "pods", "-l", "app=plain", "--field-selector", "status.phase=Running",
 		"-o", "jsonpath={.items[0].metadata.name} {.items[0].spec.nodeName}"))
 	ran := milan.restarts(t, "default", fields[0])
@@ -311,10 +311,12 @@ type podList struct {
 func (c cluster) restarts(t *testing.T, namespace, pod string) int {
 	t.Helper()
 	var found podList
-	err := c.read("/api/v1/namespaces/"+namespace+"/pods?fieldSelector=metadata.name%3D"+pod, &found)
-	if err != nil || len(found.Items) != 1 || len(found.Items[0].Status.ContainerStatuses) != 1 {
-		t.Fatalf("restarts of pod %s: %v, %+v", pod, err, found)
-	}
+	eventually(t, "the restarts of pod "+pod, func() (string, bool) {
+		found = podList{}
+		err := c.read("/api/v1/namespaces/"+namespace+"/pods?fieldSelector=metadata.name%3D"+pod, &found)
+		ok := err == nil && len(found.Items) == 1 && len(found.Items[0].Status.ContainerStatuses) == 1
+		return fmt.Sprintf("%v, %+v", err, found), ok
+	})
 	return found.Items[0].Status.ContainerStatuses[0].RestartCount
 }
 
@@ -387,7 +389,7 @@ func drainGatewayNode(c cluster) func(*testing.T) {
 
 func (c cluster) drain(t *testing.T, node string) {
 	t.Helper()
-	c.kubectl(t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+	c.kubectl(t, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", patiently)
 }
 
 // freezeAPIServers stops API servers in the middle of everything, so that nobody is even refused:
@@ -445,10 +447,10 @@ func kubeletHangs(c cluster, happen func(*testing.T)) func(*testing.T) {
 		signal("STOP")
 		t.Cleanup(func() {
 			signal("CONT")
-			c.kubectl(t, "wait", "node", at.node, "--for=condition=Ready", "--timeout=90s")
+			c.kubectl(t, "wait", "node", at.node, "--for=condition=Ready", patiently)
 			c.rolled(t)
 		})
-		c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "wait", "pod", at.name, "--for=condition=Ready=False", "--timeout=90s")
+		c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "wait", "pod", at.name, "--for=condition=Ready=False", patiently)
 		happen(t)
 	}
 }
@@ -466,7 +468,7 @@ func (c cluster) answersAgain(t *testing.T) {
 		out, err := c.ask("get", "--raw", "/readyz")
 		return out, err == nil
 	})
-	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 }
 
 // controllerOn makes the replica of the controller on a node the one that acts.
@@ -485,7 +487,7 @@ func (c cluster) controllerOn(t *testing.T, node string) {
 		}
 		return at, err == nil
 	})
-	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 }
 
 // startNode starts what was killed and waits until the pods are back.
@@ -498,9 +500,9 @@ func (c cluster) startNode(t *testing.T, node string) {
 		out, err := testbed("exec", c.name, node, "--", "pgrep", "-o", "-x", "-f", "/echo")
 		return out, err == nil
 	})
-	c.kubectl(t, "wait", "node", c.name+"-"+node, "--for=condition=Ready", "--timeout=90s")
-	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", "--timeout=90s")
-	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+	c.kubectl(t, "wait", "node", c.name+"-"+node, "--for=condition=Ready", patiently)
+	c.kubectl(t, "rollout", "status", "daemonset/probe", "daemonset/host", patiently)
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 	c.rolled(t)
 }
 
@@ -516,12 +518,12 @@ func replicate(t *testing.T, replicas int) {
 			return got, err == nil && got == strconv.Itoa(replicas)
 		})
 		c.rolled(t)
-		c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 	}
 }
 
 // rolled waits until the gateways are as their Deployment wants them.
 func (c cluster) rolled(t *testing.T) {
 	t.Helper()
-	c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "rollout", "status", "deployment/gw-"+other(c).name, "--timeout=90s")
+	c.kubectl(t, "-n", "liqo-tenant-"+other(c).name, "rollout", "status", "deployment/gw-"+other(c).name, patiently)
 }

@@ -43,12 +43,12 @@ func TestFlux(t *testing.T) {
 			rome.apply(t, manifest)
 			released(t, "0.1.1 deployed 2 TestSucceeded")
 			rome.kubectl(t, "-n", "liqo", "wait", "deployment/liqo-controller-manager",
-				"--for=jsonpath={.status.readyReplicas}=2", "--timeout=10s")
+				"--for=jsonpath={.status.readyReplicas}=2", patiently)
 		}},
 		{"a suspended HelmRelease leaves Liqo when it is deleted", func(t *testing.T) {
 			rome.flux(t, "patch", "helmrelease", "liqo", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
-			rome.flux(t, "delete", "helmrelease", "liqo", "--timeout=60s")
-			rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=10s")
+			rome.flux(t, "delete", "helmrelease", "liqo", patiently)
+			rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 			rome.apply(t, manifest) // Flux takes the release over by an upgrade
 			released(t, "0.1.1 deployed 3 TestSucceeded")
 		}},
@@ -101,7 +101,7 @@ func runFlux(t *testing.T) {
 		rome.kubectl(t, "apply", "--server-side", "-f", filepath.Join(folder, "config", "crd", "bases"))
 	}
 	rome.kubectl(t, "wait", "crd/helmreleases.helm.toolkit.fluxcd.io", "--for=condition=Established",
-		"--timeout=60s")
+		patiently)
 	rome.kubectl(t, "create", "namespace", "flux-system")
 	artifacts := freeAddress(t)
 	for name, args := range map[string][]string{
@@ -143,7 +143,7 @@ func freeAddress(t *testing.T) string {
 // status and number of the release, and the outcome of its test.
 func released(t *testing.T, want string) {
 	t.Helper()
-	rome.flux(t, "wait", "helmrelease/liqo", "--for=condition=Ready", "--timeout=4m")
+	rome.flux(t, "wait", "helmrelease/liqo", "--for=condition=Ready", patiently)
 	const history = "jsonpath=" +
 		"{.status.history[0].chartVersion} {.status.history[0].status} {.status.history[0].version} " +
 		`{.status.conditions[?(@.type=="TestSuccess")].reason}`
@@ -151,7 +151,7 @@ func released(t *testing.T, want string) {
 		t.Errorf("the HelmRelease has %q, want %q", got, want)
 	}
 	rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric",
-		"--timeout=10s")
+		patiently)
 }
 
 // noDrift has Flux compare the cluster with the chart once the controller has added what it adds.
@@ -163,7 +163,7 @@ func noDrift(t *testing.T) {
 	})
 	now := time.Now().Format(time.RFC3339Nano)
 	rome.flux(t, "annotate", "helmrelease", "liqo", "reconcile.fluxcd.io/requestedAt="+now)
-	rome.flux(t, "wait", "helmrelease/liqo", "--for=jsonpath={.status.lastHandledReconcileAt}="+now, "--timeout=60s")
+	rome.flux(t, "wait", "helmrelease/liqo", "--for=jsonpath={.status.lastHandledReconcileAt}="+now, patiently)
 	released(t, "0.1.0 deployed 1 TestSucceeded")
 	if events := rome.flux(t, "get", "events", "-o", "jsonpath={.items[*].reason}"); strings.Contains(events, "Drift") {
 		t.Errorf("Flux found differences: %s", events)
@@ -176,15 +176,15 @@ func fluxUninstalls(t *testing.T) {
 	rome.kubectl(t, "create", "namespace", "shop")
 	rome.must(t, "offload", "namespace", "shop")
 	rome.flux(t, "delete", "helmrelease", "liqo", "--wait=false")
-	rome.flux(t, "wait", "helmrelease/liqo", "--for=condition=Released=False", "--timeout=90s")
-	rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=10s")
+	rome.flux(t, "wait", "helmrelease/liqo", "--for=condition=Released=False", patiently)
+	rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 	rome.must(t, "unoffload", "namespace", "shop", "--skip-confirm")
-	rome.flux(t, "wait", "--for=delete", "helmrelease/liqo", "--timeout=2m")
+	rome.flux(t, "wait", "--for=delete", "helmrelease/liqo", patiently)
 	if left := rome.kubectl(t, "-n", "liqo", "get", "deployments,daemonsets", "-o", "name"); left != "" {
 		t.Errorf("Flux left %s", left)
 	}
 	if left := rome.kubectl(t, "get", "networks.ipam.liqo.io,internalnodes", "-A", "-o", "name"); left != "" {
 		t.Errorf("Liqo left %s", left)
 	}
-	rome.kubectl(t, "delete", "namespace", "shop", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "shop", patiently)
 }

@@ -142,7 +142,7 @@ func thirdCluster(t *testing.T) cluster {
 	}
 	turin.must(t, "peer", "--remote-kubeconfig", milan.kubeconfig, "--gw-server-service-type", "NodePort")
 	turin.apply(t, probes)
-	turin.kubectl(t, "rollout", "status", "daemonset/probe", "--timeout=90s")
+	turin.kubectl(t, "rollout", "status", "daemonset/probe", patiently)
 	turin.visits(t, "milan", "beside")
 	return turin
 }
@@ -185,11 +185,11 @@ func (c cluster) startPod(t *testing.T, namespace, node string) time.Duration {
 	t.Helper()
 	if _, err := c.ask("get", "namespace", namespace); err != nil {
 		c.kubectl(t, "create", "namespace", namespace)
-		c.kubectl(t, "-n", namespace, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+		c.kubectl(t, "-n", namespace, "wait", "--for=create", "serviceaccount/default", patiently)
 	}
 	began := time.Now()
 	c.apply(t, fmt.Sprintf(starter, namespace, node))
-	c.kubectl(t, "-n", namespace, "wait", "pod/starter", "--for=condition=Ready", "--timeout=90s")
+	c.kubectl(t, "-n", namespace, "wait", "pod/starter", "--for=condition=Ready", patiently)
 	took := time.Since(began)
 	c.kubectl(t, "-n", namespace, "delete", "pod", "starter", "--wait=true")
 	return took

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/seed"
 )
 
@@ -69,7 +70,7 @@ func killedAtAStep(t *testing.T) {
 // gives what it printed. It goes on with the controllers that come up in their place.
 func killedAfter(t *testing.T, step string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, find("liqoctl"), append([]string{"--kubeconfig", rome.kubeconfig}, args...)...)
 	printed, err := cmd.StderrPipe()
@@ -95,7 +96,7 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 		t.Errorf("liqoctl %s: %v", args[0], err)
 	}
 	both(func(c cluster) { // after the last step liqoctl waits for nobody
-		if out, err := c.ask("-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s"); err != nil {
+		if out, err := c.ask("-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently); err != nil {
 			t.Errorf("%s: the controller is not back: %v\n%s", c.name, err, out)
 		}
 	})
@@ -118,14 +119,21 @@ func providerHangs(t *testing.T) {
 			return got, err == nil && got == status
 		}
 	}
-	within(t, told, "rome says that milan does not answer", says("Error"))
-	t.Logf("said after %s", time.Since(began).Round(time.Second))
+	after := func(most time.Duration, what string, ask func() (string, bool)) {
+		t.Helper()
+		eventually(t, what, ask)
+		took := time.Since(began).Round(time.Second)
+		t.Logf("%s: after %s", what, took)
+		if took > most {
+			t.Errorf("%s: after %s, more than %s", what, took, most)
+		}
+	}
+	after(told, "rome says that milan does not answer", says("Error"))
 	if *soak {
-		within(t, givenUp, "the virtual node is given up", func() (string, bool) {
+		after(givenUp, "the virtual node is given up", func() (string, bool) {
 			got, err := rome.ask("get", "node", "milan", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 			return got, err == nil && got == "Unknown"
 		})
-		t.Logf("given up after %s", time.Since(began).Round(time.Second))
 	}
 	milan.signalAPIServer(t, "CONT")
 	milan.answersAgain(t)
@@ -155,17 +163,10 @@ func certificatesRenew(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	began := time.Now()
-	end := time.After(8 * time.Minute) // what two thirds of ten minutes and 1.1 times that can come to
-	still := func(c string) bool { return slices.Contains(before, c) }
-	for again := time.NewTicker(time.Second); slices.ContainsFunc(certificates(t), still); {
-		select {
-		case <-again.C:
-		case <-end:
-			t.Fatal("certificates that were signed for ten minutes were not renewed in time")
-		}
-	}
-	t.Logf("renewed after %s more", time.Since(began).Round(time.Second))
+	eventually(t, "all certificates are renewed", func() (string, bool) {
+		now := certificates(t)
+		return strings.Join(now, "\n"), !slices.ContainsFunc(now, func(c string) bool { return slices.Contains(before, c) })
+	})
 	reflects(t, "shop", "after-the-certificates")
 	if log := rome.kubectl(t, "-n", "shop", "logs", strings.Fields(offloadedPods(t, "{.metadata.name}"))[0]); !strings.Contains(log, "http=:8080") {
 		t.Errorf("log of a pod at milan: %q", log)

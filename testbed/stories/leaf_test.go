@@ -67,7 +67,7 @@ func leafToLeaf(t *testing.T) {
 	for _, p := range providers {
 		rome.apply(t, fmt.Sprintf(leaf, p))
 	}
-	rome.kubectl(t, "-n", "leaf", "wait", "pods", "--all", "--for=condition=Ready", "--timeout=90s")
+	rome.kubectl(t, "-n", "leaf", "wait", "pods", "--all", "--for=condition=Ready", patiently)
 	for i, from := range providers {
 		to := providers[1-i]
 		eventually(t, "the pod at "+from+" reaches the one at "+to, func() (string, bool) {
@@ -76,7 +76,7 @@ func leafToLeaf(t *testing.T) {
 		})
 	}
 	rome.must(t, "test", "network", "--remote-kubeconfigs", milan.kubeconfig+","+turin.kubeconfig, "--rm")
-	turin.kubectl(t, "wait", "pod/control-plane", "--for=condition=Ready", "--timeout=60s")
+	turin.kubectl(t, "wait", "pod/control-plane", "--for=condition=Ready", patiently)
 	there := remapped(t, turin, rome, pods(t, rome, "probe", "{.status.podIP}"))[0]
 	eventually(t, "a pod on a control plane of turin reaches one of rome", func() (string, bool) {
 		got, err := turin.ask("exec", "control-plane", "--", "/echo", "get", "-timeout", "2s", "http://"+there+":8080/")
@@ -84,7 +84,7 @@ func leafToLeaf(t *testing.T) {
 	})
 	turin.apply(t, probes)
 	for _, daemons := range []string{"probe", "host"} {
-		turin.kubectl(t, "rollout", "status", "daemonset/"+daemons, "--timeout=90s")
+		turin.kubectl(t, "rollout", "status", "daemonset/"+daemons, patiently)
 	}
 	reachEachOther(t, rome, turin)
 	strangers(t, turin, milan)
@@ -96,7 +96,7 @@ func leafToLeaf(t *testing.T) {
 		t.Errorf("the pod at milan after turin has left: %s", got)
 	}
 	rome.must(t, "unoffload", "namespace", "leaf", "--skip-confirm")
-	rome.kubectl(t, "delete", "namespace", "leaf", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "leaf", patiently)
 	if out, err := testbed("down", "turin"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -176,17 +176,17 @@ func changesProvider(t *testing.T, from, to cluster) {
 	t.Helper()
 	on := func(provider cluster) {
 		rome.apply(t, fmt.Sprintf(keeper, provider.name))
-		rome.kubectl(t, "-n", "leaf", "wait", "pod/keeper", "--for=condition=Ready", "--timeout=90s")
+		rome.kubectl(t, "-n", "leaf", "wait", "pod/keeper", "--for=condition=Ready", patiently)
 	}
 	on(from)
 	typed(t, "kept", "-n", "leaf", "exec", "-i", "keeper", "--", "/echo", "write", "/disk/name")
-	rome.kubectl(t, "-n", "leaf", "delete", "pod", "keeper", "--timeout=60s")
+	rome.kubectl(t, "-n", "leaf", "delete", "pod", "keeper", patiently)
 	rome.must(t, "move", "volume", "kept", "-n", "leaf", "--target-node", to.name)
 	on(to)
 	if got := rome.kubectl(t, "-n", "leaf", "exec", "keeper", "--", "/echo", "cat", "/disk/name"); got != "kept" {
 		t.Errorf("the volume that moved from %s to %s has %q", from.name, to.name, got)
 	}
-	rome.kubectl(t, "-n", "leaf", "delete", "pod/keeper", "pvc/kept", "--timeout=60s")
+	rome.kubectl(t, "-n", "leaf", "delete", "pod/keeper", "pvc/kept", patiently)
 	for _, c := range []cluster{rome, from, to} {
 		eventually(t, "no volume is left at "+c.name, func() (string, bool) {
 			got, err := c.ask("get", "pv,pvc", "-A", "--ignore-not-found", "-o", "name")
@@ -245,7 +245,7 @@ func joins(t *testing.T, cidr string, pods []string) {
 	genoa.apply(t, probes)
 	rome.must(t, "peer", "--remote-kubeconfig", genoa.kubeconfig, "--gw-server-service-type", "NodePort")
 	for _, daemons := range []string{"probe", "host"} {
-		genoa.kubectl(t, "rollout", "status", "daemonset/"+daemons, "--timeout=90s")
+		genoa.kubectl(t, "rollout", "status", "daemonset/"+daemons, patiently)
 	}
 	reachEachOther(t, rome, genoa)
 	for _, way := range []struct{ from, to cluster }{{rome, genoa}, {genoa, rome}} {

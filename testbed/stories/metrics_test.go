@@ -17,7 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestMetrics runs the Prometheus that `make test-metrics` builds on both clusters.
@@ -48,7 +49,7 @@ func peerSmall(t *testing.T) {
 func trafficIsShown(t *testing.T) {
 	s := newScreen(t)
 	s.open(t, rome)
-	s.do(t, s.Await(30*time.Second, "#peer-milan", "B/s received"))
+	s.do(t, s.Await(patience.Limit, "#peer-milan", "B/s received"))
 	b := gathered(t)
 	files := b.Files("local/metrics")
 	if !slices.ContainsFunc(files, func(name string) bool {
@@ -113,7 +114,7 @@ func runPrometheus(t *testing.T) {
 		c.kubectl(t, "-n", "monitoring", "create", "configmap", "prometheus", "--from-file", folder)
 	})
 	for _, c := range []cluster{rome, milan} {
-		c.kubectl(t, "-n", "monitoring", "wait", "pod/prometheus", "--for=condition=Ready", "--timeout=90s")
+		c.kubectl(t, "-n", "monitoring", "wait", "pod/prometheus", "--for=condition=Ready", patiently)
 	}
 }
 
@@ -280,7 +281,7 @@ func (c cluster) ends(t *testing.T, alert string)  { c.alert(t, alert, false) }
 
 func (c cluster) alert(t *testing.T, alert string, fires bool) {
 	t.Helper()
-	within(t, 2*patience, fmt.Sprintf("%s: %s fires: %t", c.name, alert, fires), func() (string, bool) {
+	eventually(t, fmt.Sprintf("%s: %s fires: %t", c.name, alert, fires), func() (string, bool) {
 		samples, err := c.query(`ALERTS{alertstate="firing",alertname="` + alert + `"}`)
 		return fmt.Sprint(samples, err), err == nil && len(samples) > 0 == fires
 	})

@@ -49,7 +49,7 @@ spec:
 // nodeOf is where a pod of rome runs, when it does.
 func nodeOf(t *testing.T, namespace, pod string) string {
 	t.Helper()
-	rome.kubectl(t, "-n", namespace, "wait", "pod/"+pod, "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "-n", namespace, "wait", "pod/"+pod, "--for=condition=Ready", patiently)
 	return rome.kubectl(t, "-n", namespace, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
 }
 
@@ -69,7 +69,7 @@ func namespacesNextDoor(t *testing.T) {
 	}
 	rome.apply(t, fmt.Sprintf(single, "stays", "goes", "runtimeClassName: liqo"))
 	for _, namespace := range all[:3] {
-		rome.kubectl(t, "-n", namespace, "rollout", "status", "deployment/web", "--timeout=90s")
+		rome.kubectl(t, "-n", namespace, "rollout", "status", "deployment/web", patiently)
 	}
 	for namespace, want := range map[string]string{"same": "milan milan", "chosen": "milan milan"} {
 		if got := rome.kubectl(t, "-n", namespace, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"); got != want {
@@ -103,14 +103,14 @@ func namespacesNextDoor(t *testing.T) {
 	if !strings.Contains(stderr, `Pods of namespace "chosen" that end, for it is not extended to milan any more: web-`) {
 		t.Errorf("leaving a provider printed\n%s", stderr)
 	}
-	milan.kubectl(t, "wait", "--for=delete", "namespace/elsewhere", "--timeout=60s")
+	milan.kubectl(t, "wait", "--for=delete", "namespace/elsewhere", patiently)
 	eventually(t, "the pods run at home", func() (string, bool) {
 		got, err := rome.ask("-n", "chosen", "get", "pods", "-l", "app=web", "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].spec.nodeName}")
 		return got, err == nil && len(strings.Fields(got)) == 2 && !strings.Contains(got, "milan")
 	})
 
 	rome.must(t, append([]string{"unoffload", "namespace", "--skip-confirm"}, all...)...)
-	rome.kubectl(t, append([]string{"delete", "namespace", "--timeout=90s"}, all...)...)
+	rome.kubectl(t, append([]string{"delete", "namespace", patiently}, all...)...)
 	for _, namespace := range []string{"same", "stays-rome", "taken"} {
 		if got, err := milan.ask("get", "namespace", namespace); err == nil {
 			t.Errorf("milan still has the namespace:\n%s", got)
@@ -136,7 +136,7 @@ func astray(t *testing.T) {
 	if !strings.Contains(stderr, `Pods of namespace "same" that run where new ones would not: web-`) {
 		t.Errorf("a stricter strategy printed\n%s", stderr)
 	}
-	rome.kubectl(t, "-n", "same", "delete", "pods", "-l", "app=web", "--timeout=60s")
+	rome.kubectl(t, "-n", "same", "delete", "pods", "-l", "app=web", patiently)
 	says("True Ready:")
 }
 
@@ -144,7 +144,7 @@ func astray(t *testing.T) {
 func takenAway(t *testing.T) {
 	t.Helper()
 	former := milan.kubectl(t, "get", "namespace", "elsewhere", "-o", "jsonpath={.metadata.uid}")
-	milan.kubectl(t, "delete", "namespace", "elsewhere", "--timeout=60s")
+	milan.kubectl(t, "delete", "namespace", "elsewhere", patiently)
 	eventually(t, "the namespace is made anew", func() (string, bool) {
 		got, err := milan.ask("get", "namespace", "elsewhere", "-o", "jsonpath={.metadata.uid}")
 		return got, err == nil && got != "" && got != former
@@ -157,7 +157,7 @@ func takenAway(t *testing.T) {
 		got, err := milan.ask("-n", "elsewhere", "get", "pods", "--field-selector", "status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}")
 		return got, err == nil && len(strings.Fields(got)) == 2
 	})
-	rome.kubectl(t, "-n", "chosen", "rollout", "status", "deployment/web", "--timeout=90s")
+	rome.kubectl(t, "-n", "chosen", "rollout", "status", "deployment/web", patiently)
 }
 
 // nameIsTaken: milan has a namespace of the name that is wanted. It is not touched, and when it is gone the
@@ -171,8 +171,8 @@ func nameIsTaken(t *testing.T) {
 	if got := milan.kubectl(t, "get", "namespace", "taken", "-o", "jsonpath={.metadata.labels}"); strings.Contains(got, "liqo.io") {
 		t.Errorf("the namespace of somebody else became %s", got)
 	}
-	milan.kubectl(t, "delete", "namespace", "taken", "--timeout=60s")
-	rome.kubectl(t, "-n", "taken", "wait", "namespaceoffloading/offloading", "--for=jsonpath={.status.offloadingPhase}=Ready", "--timeout=90s")
+	milan.kubectl(t, "delete", "namespace", "taken", patiently)
+	rome.kubectl(t, "-n", "taken", "wait", "namespaceoffloading/offloading", "--for=jsonpath={.status.offloadingPhase}=Ready", patiently)
 }
 
 // secondVirtualNode: two virtual nodes lead to milan, the second to one of its nodes only. One of them reflects
@@ -181,7 +181,7 @@ func secondVirtualNode(t *testing.T) {
 	rome.must(t, "create", "resourceslice", "second", "--remote-cluster-id", "milan", "--no-virtual-node")
 	rome.must(t, "create", "virtualnode", "second", "--remote-cluster-id", "milan", "--resource-slice-name", "second",
 		"--labels", "tier=second", "--node-selector", "kubernetes.io/hostname=milan-n2")
-	rome.kubectl(t, "wait", "node/second", "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "wait", "node/second", "--for=condition=Ready", patiently)
 	rome.apply(t, fmt.Sprintf(single, "shop", "second", "nodeSelector: {tier: second}"))
 	if got := nodeOf(t, "shop", "second"); got != "second" {
 		t.Errorf("the pod is on %s", got)
@@ -189,7 +189,7 @@ func secondVirtualNode(t *testing.T) {
 	if got := milan.kubectl(t, "-n", "shop-rome", "get", "pod", "second", "-o", "jsonpath={.spec.nodeName}"); got != "milan-n2" {
 		t.Errorf("the virtual node's selector led to %s", got)
 	}
-	rome.kubectl(t, "-n", "shop", "delete", "pod", "second", "--timeout=60s")
+	rome.kubectl(t, "-n", "shop", "delete", "pod", "second", patiently)
 	arrives := func(name string) {
 		t.Helper()
 		rome.kubectl(t, "-n", "shop", "create", "configmap", name, "--from-literal=of="+name)
@@ -204,13 +204,13 @@ func secondVirtualNode(t *testing.T) {
 		rome.kubectl(t, "-n", "liqo-tenant-milan", "patch", "virtualnode", node, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"createNode":%t}}`, create))
 	}
 	patch("second", false)
-	rome.kubectl(t, "wait", "--for=delete", "node/second", "--timeout=60s")
+	rome.kubectl(t, "wait", "--for=delete", "node/second", patiently)
 	arrives("without-its-node")
 	_, stderr := rome.must(t, "delete", "virtualnode", "second", "--remote-cluster-id", "milan")
 	if !strings.Contains(stderr, "Virtual node deleted") {
 		t.Errorf("delete virtualnode printed\n%s", stderr)
 	}
 	arrives("with-one")
-	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "second", "--timeout=60s")
+	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "second", patiently)
 	rome.kubectl(t, "-n", "shop", "delete", "configmap", "with-two", "without-its-node", "with-one")
 }

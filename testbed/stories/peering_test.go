@@ -16,9 +16,6 @@ import (
 
 // The ways to peer two clusters. Unless it says otherwise, a story begins and ends without a peering.
 
-// promptly is how soon a ForeignCluster must tell what has changed.
-const promptly = 2 * time.Second
-
 // summary prints what a ForeignCluster sums up: role, then networking, authentication, offloading, and
 // whether the peer's API server answers.
 const summary = `{.status.role}: {.status.modules.networking.conditions[*].status}; {.status.modules.authentication.conditions[*].status}; ` +
@@ -35,20 +32,13 @@ const (
 	stranger   = "Unknown: ; ; ; "
 )
 
-// sumsUp expects that the ForeignCluster of a peer is right promptly. What a peer gives stands once the kubelet
-// of Kubernetes has seen that the virtual one is ready, which is later than the Node is.
+// sumsUp waits until the ForeignCluster of a peer is right.
 func (c cluster) sumsUp(t *testing.T, peer, want string) {
 	t.Helper()
-	if !strings.HasPrefix(want, "Consumer:") && want != stranger {
-		c.kubectl(t, "wait", "deployments", "-A", "-l", "offloading.liqo.io/component=virtual-kubelet,liqo.io/remote-cluster-id="+peer,
-			"--for=condition=Available", "--timeout=60s")
-	}
-	began := time.Now()
-	within(t, promptly, c.name+" sums up "+peer+" as "+want, func() (string, bool) {
+	eventually(t, c.name+" sums up "+peer+" as "+want, func() (string, bool) {
 		got, err := c.ask("get", "foreignclusters", peer, "-o", "jsonpath="+summary)
 		return got, err == nil && got == strings.TrimSpace(want)
 	})
-	t.Logf("%s sums up %s after %s", c.name, peer, time.Since(began).Round(10*time.Millisecond))
 }
 
 // guest is a pod on the virtual node of a provider.
@@ -72,16 +62,16 @@ func (c cluster) visits(t *testing.T, provider, namespace string) (leave func())
 	return func() {
 		t.Helper()
 		c.must(t, "unoffload", "namespace", namespace, "--skip-confirm")
-		c.kubectl(t, "delete", "namespace", namespace, "--timeout=60s")
+		c.kubectl(t, "delete", "namespace", namespace, patiently)
 	}
 }
 
 // guestAt runs the pod and reads its log.
 func (c cluster) guestAt(t *testing.T, provider, namespace string) {
 	t.Helper()
-	c.kubectl(t, "-n", namespace, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+	c.kubectl(t, "-n", namespace, "wait", "--for=create", "serviceaccount/default", patiently)
 	c.apply(t, fmt.Sprintf(guest, namespace, provider))
-	c.kubectl(t, "-n", namespace, "wait", "pod/guest", "--for=condition=Ready", "--timeout=60s")
+	c.kubectl(t, "-n", namespace, "wait", "pod/guest", "--for=condition=Ready", patiently)
 	c.hears(t, namespace)
 }
 
@@ -149,7 +139,7 @@ func peerInBand(t *testing.T) {
 	milan.sumsUp(t, "rome", takesAll)
 	left := make(chan string, 1)
 	go func() {
-		gone, _ := milan.ask("-n", "liqo-tenant-rome", "wait", "tenants/rome", "--for=delete", "--timeout=2m")
+		gone, _ := milan.ask("-n", "liqo-tenant-rome", "wait", "tenants/rome", "--for=delete", patiently)
 		maps, _ := rome.ask("-n", "liqo-tenant-milan", "get", "namespacemaps", "-o", "name")
 		left <- strings.TrimSpace(gone + maps)
 	}()
@@ -210,7 +200,7 @@ func peerByHand(t *testing.T) {
 	nonce, _ := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome")
 	tenant, _ := rome.must(t, "generate", "tenant", "--remote-cluster-id", "milan", "--remote-tenant-namespace", "liqo-tenant-rome", "--nonce", strings.TrimSpace(nonce))
 	milan.apply(t, tenant)
-	milan.kubectl(t, "-n", "liqo-tenant-rome", "wait", "--for=condition=Ready", "tenant", "rome", "--timeout=60s")
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "wait", "--for=condition=Ready", "tenant", "rome", patiently)
 	identity, _ := milan.must(t, "generate", "identity", "--remote-cluster-id", "rome", "--remote-tenant-namespace", "liqo-tenant-milan")
 	rome.apply(t, identity)
 	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan")
@@ -218,7 +208,7 @@ func peerByHand(t *testing.T) {
 	rome.sumsUp(t, "milan", givesPods)
 	milan.sumsUp(t, "rome", takesPods)
 	leave := rome.visits(t, "milan", "by-hand")
-	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "milan", "--timeout=90s")
+	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "milan", patiently)
 	rome.must(t, "unauthenticate", "--remote-kubeconfig", milan.kubeconfig)
 	retreated(t, "liqo-tenant-milan", "liqo-tenant-rome")
 	leave()
@@ -228,8 +218,8 @@ func peerByHand(t *testing.T) {
 // expects that nothing of the peering is left then.
 func retreated(t *testing.T, atRome, atMilan string) {
 	t.Helper()
-	rome.kubectl(t, "-n", atRome, "wait", "--for=delete", "namespacemaps/milan", "--timeout=60s")
-	milan.kubectl(t, "-n", atMilan, "wait", "--for=delete", "namespacemaps/milan", "--timeout=60s")
+	rome.kubectl(t, "-n", atRome, "wait", "--for=delete", "namespacemaps/milan", patiently)
+	milan.kubectl(t, "-n", atMilan, "wait", "--for=delete", "namespacemaps/milan", patiently)
 	nothingLeft(t)
 	rome.sumsUp(t, "milan", stranger)
 }
@@ -272,7 +262,7 @@ func peerDeclaratively(t *testing.T) {
 		return names.Replace(documented(t, "declarative.md", section, "yaml")[n])
 	}
 	for _, c := range []cluster{rome, milan} {
-		c.kubectl(t, "delete", "namespaces", "liqo-tenant-"+other(c).name, "--ignore-not-found", "--timeout=60s")
+		c.kubectl(t, "delete", "namespaces", "liqo-tenant-"+other(c).name, "--ignore-not-found", patiently)
 	}
 	rome.apply(t, manifest("Tenant namespaces", 0))
 	milan.apply(t, manifest("Tenant namespaces", 1))
@@ -297,13 +287,13 @@ func peerDeclaratively(t *testing.T) {
 		}
 	}
 
-	rome.kubectl(t, "-n", "demo", "delete", "namespaceoffloadings", "offloading", "--timeout=60s")
-	rome.kubectl(t, "-n", "towards-milan", "delete", "rslice", "milan", "--timeout=90s")
-	rome.kubectl(t, "-n", "towards-milan", "delete", "secrets", "cplane-secret", "--timeout=60s")
-	milan.kubectl(t, "-n", "for-rome", "delete", "tenants", "rome", "--timeout=60s")
+	rome.kubectl(t, "-n", "demo", "delete", "namespaceoffloadings", "offloading", patiently)
+	rome.kubectl(t, "-n", "towards-milan", "delete", "rslice", "milan", patiently)
+	rome.kubectl(t, "-n", "towards-milan", "delete", "secrets", "cplane-secret", patiently)
+	milan.kubectl(t, "-n", "for-rome", "delete", "tenants", "rome", patiently)
 	retreated(t, "towards-milan", "for-rome")
-	rome.kubectl(t, "delete", "namespaces", "demo", "towards-milan", "--timeout=60s")
-	milan.kubectl(t, "delete", "namespaces", "for-rome", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespaces", "demo", "towards-milan", patiently)
+	milan.kubectl(t, "delete", "namespaces", "for-rome", patiently)
 	milan.kubectl(t, "delete", "certificatesigningrequests", "rome")
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/testbed/podtable"
 )
 
@@ -32,7 +33,7 @@ eventually() { local tries=0; until "$@"; do rest; done; }
 is() { local want=$1 got tries=0; shift; until got=$("$@" 2>&1) && [[ $got == "$want" ]]; do printf '%s\n' "$*: '$got' is not '$want'"; rest; done; }
 has() { local want=$1 got tries=0; shift; until got=$("$@" 2>&1) && [[ $got == *"$want"* ]]; do printf '%s\n' "$*: '$got' has no '$want'"; rest; done; }
 fails() { if "$@"; then return 1; fi; }
-ready() { rome wait --for=condition=Ready --timeout=120s "$@"; }
+ready() { rome wait --for=condition=Ready --timeout=600s "$@"; }
 run() { rome exec "$1" -- /bin/sh -c "$2"; }
 # module <folder of testbed/applications> <module>: the unpacked archive, for manifests it holds
 module() { GOWORK=off go -C "../applications/$1" list -m -f '{{.Dir}}' "$2"; }
@@ -82,7 +83,7 @@ func podsLikeAtHome(t *testing.T) {
 				turns[r.Application()] <- struct{}{}
 				defer func() { <-turns[r.Application()] }()
 			}
-			outcomes[i] = try(r, rowPatience)
+			outcomes[i] = try(r, patience.Limit)
 			t.Logf("%s: %s", r.File, outcomes[i])
 		})
 	}
@@ -94,7 +95,7 @@ func podsLikeAtHome(t *testing.T) {
 			}
 		})
 	}
-	rome.kubectl(t, append([]string{"delete", "namespace", "--timeout=120s"}, namespaces...)...)
+	rome.kubectl(t, append([]string{"delete", "namespace", patiently}, namespaces...)...)
 	rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
 	nothingLeft(t)
 }
@@ -113,13 +114,10 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%v\n%s", o.err, o.said)
 }
 
-// rowPatience is how long a row may take: a CronJob and metrics take a minute by themselves, on an idle machine.
-const rowPatience = 5 * time.Minute
-
 // try applies a row's manifest and runs its check for at most the given time.
-func try(r podtable.Row, patience time.Duration) outcome {
+func try(r podtable.Row, limit time.Duration) outcome {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", prelude+`rome apply -f - <<<"$MANIFEST"
 set -x
@@ -131,7 +129,7 @@ rome delete -f - --ignore-not-found --wait=false <<<"$MANIFEST"`)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("not within %s", patience)
+		err = fmt.Errorf("not within %s", limit)
 	}
 	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
 }

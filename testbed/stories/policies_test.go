@@ -62,7 +62,7 @@ spec:
 func policiesCount(t *testing.T) {
 	rome.kubectl(t, "create", "namespace", "guarded")
 	rome.must(t, "offload", "namespace", "guarded")
-	rome.kubectl(t, "-n", "guarded", "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+	rome.kubectl(t, "-n", "guarded", "wait", "--for=create", "serviceaccount/default", patiently)
 	clients := map[string]string{"friend": "friend", "stranger": "stranger", "friend-there": "friend", "stranger-there": "stranger"}
 	manifest := fmt.Sprintf(guarded, "server", "server", "rome-n1")
 	for name, role := range clients {
@@ -73,7 +73,7 @@ func policiesCount(t *testing.T) {
 		manifest += fmt.Sprintf(guarded, name, role, node)
 	}
 	rome.apply(t, manifest)
-	rome.kubectl(t, "-n", "guarded", "wait", "pods", "--all", "--for=condition=Ready", "--timeout=90s")
+	rome.kubectl(t, "-n", "guarded", "wait", "pods", "--all", "--for=condition=Ready", patiently)
 	server := rome.kubectl(t, "-n", "guarded", "get", "pod", "server", "-o", "jsonpath={.status.podIP}")
 	reaches := func(client string) bool {
 		address := server
@@ -94,7 +94,7 @@ func policiesCount(t *testing.T) {
 		})
 	}
 	rome.must(t, "unoffload", "namespace", "guarded", "--skip-confirm")
-	rome.kubectl(t, "delete", "namespace", "guarded", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "guarded", patiently)
 }
 
 // liqoIsGuarded: pods of the cluster reach the ports of Liqo's pods that are meant for them, and no other.

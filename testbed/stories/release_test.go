@@ -129,7 +129,7 @@ func absentImage(t *testing.T, image string) {
 	if code != 1 || !regexp.MustCompile(want).MatchString(stderr) {
 		t.Errorf("exit code %d, want 1 and a line like %s", code, want)
 	}
-	milan.kubectl(t, "-n", "liqo", "rollout", "status", "--timeout=90s",
+	milan.kubectl(t, "-n", "liqo", "rollout", "status", patiently,
 		"deployment/liqo-controller-manager", "daemonset/liqo-fabric")
 	milan.pulled(t, image)
 	peeringIsShown(t)

@@ -53,7 +53,7 @@ func usersRulesAct(t *testing.T) {
 		reaches(false, "9000", tcp...)
 		reaches(true, "8080", "get", "-timeout", "2s", "http://"+target+":8080/")
 		milan.hostsHave(t, hosts, "firewallconfigurations", "guard")
-		milan.kubectl(t, "-n", "liqo", "delete", "firewallconfigurations", "guard", "--timeout=30s")
+		milan.kubectl(t, "-n", "liqo", "delete", "firewallconfigurations", "guard", patiently)
 		reaches(true, "9000", tcp...)
 	}
 	restored()
@@ -100,7 +100,7 @@ func usersRoutesAct(t *testing.T) {
 		milan.apply(t, fmt.Sprintf(detour, c.category, c.device))
 		milan.hostsHave(t, c.hosts, "routeconfigurations", "detour")
 		direct(true)
-		milan.kubectl(t, "-n", "liqo", "delete", "routeconfigurations", "detour", "--timeout=30s")
+		milan.kubectl(t, "-n", "liqo", "delete", "routeconfigurations", "detour", patiently)
 		direct(false)
 	}
 	restored()
@@ -152,7 +152,7 @@ func externalHostIsReached(t *testing.T) {
 	for _, masquerade := range []bool{true, false} {
 		milan.apply(t, fmt.Sprintf(outside, 18080))
 		milan.apply(t, fmt.Sprintf(outsideIP, host, masquerade))
-		milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", "--timeout=60s")
+		milan.kubectl(t, "wait", "pod/outside", "--for=condition=Ready", patiently)
 		own := eventually(t, "the address peers use", func() (string, bool) {
 			got, err := milan.ask("get", "ips.ipam.liqo.io", "outside", "-o", "jsonpath={.status.ip}")
 			return got, err == nil && got != ""
@@ -166,12 +166,12 @@ func externalHostIsReached(t *testing.T) {
 			got, err := milan.ask("exec", pods(t, milan, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "-timeout", "2s", "http://outside/")
 			return got, err == nil && strings.Contains(got, "pod="+milan.name+"-n1 ")
 		})
-		milan.kubectl(t, "delete", "ips.ipam.liqo.io", "outside", "--timeout=30s")
+		milan.kubectl(t, "delete", "ips.ipam.liqo.io", "outside", patiently)
 		eventually(t, "the host is out of reach", func() (string, bool) {
 			got, err := rome.ask("exec", source, "--", "/echo", "get", "-timeout", "1s", "http://"+addr+":18080/")
 			return got, err != nil
 		})
-		milan.kubectl(t, "delete", "pod", "outside", "--timeout=60s")
+		milan.kubectl(t, "delete", "pod", "outside", patiently)
 	}
 }
 
@@ -194,10 +194,10 @@ func apiServerByEndpoints(t *testing.T) {
 		port    string
 	}{{true, "6443"}, {false, "443"}} {
 		rome.must(t, rome.installation(fmt.Sprintf("networking.apiServerAccessThroughEndpointSlices=%t", c.setting))...)
-		rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "--timeout=90s")
+		rome.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently)
 		eventually(t, fmt.Sprintf("a pod next door is told of port %s and is answered there", c.port), func() (string, bool) {
 			rome.apply(t, caller)
-			defer rome.kubectl(t, "-n", "shop", "delete", "pod", "caller", "--timeout=60s")
+			defer rome.kubectl(t, "-n", "shop", "delete", "pod", "caller", patiently)
 			if got, err := rome.ask("-n", "shop", "wait", "pod/caller", "--for=condition=Ready", "--timeout=20s"); err != nil {
 				return got, false
 			}

@@ -141,13 +141,13 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 			t.Errorf("%s found on its volume: %s", pod, got)
 		}
 	}
-	rome.kubectl(t, "delete", "namespace", "data", "--timeout=90s")
+	rome.kubectl(t, "delete", "namespace", "data", patiently)
 }
 
 // runs waits until all of a cluster's Liqo runs with another image.
 func (c cluster) runs(t *testing.T, upgraded func(image string) bool) {
 	t.Helper()
-	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", "--timeout=90s")
+	c.kubectl(t, "-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", "daemonset/liqo-fabric", patiently)
 	peer := other(c).name
 	eventually(t, "the gateway of "+c.name+" is upgraded", func() (string, bool) {
 		image, err := c.ask("-n", "liqo-tenant-"+peer, "get", "deployment", "gw-"+peer, "-o", "jsonpath={..image}")
@@ -205,7 +205,7 @@ func bothVersions(t *testing.T) {
 			t.Errorf("a new pod is on %s", node)
 		}
 		rome.kubectl(t, "-n", "shop", "exec", "between", "--", "/echo", "get", "http://web/")
-		rome.kubectl(t, "-n", "shop", "delete", "pod", "between", "--timeout=60s")
+		rome.kubectl(t, "-n", "shop", "delete", "pod", "between", patiently)
 	}
 }
 

@@ -63,7 +63,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 // databaseReady waits until all replicas of the database are ready.
 func databaseReady(t *testing.T) {
 	t.Helper()
-	rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s")
+	rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", patiently)
 }
 
 // databaseOnBoth runs a replica of the database at home and one at the provider. Each writes its name to its volume.
@@ -121,9 +121,9 @@ func volumesStayWhereTheyAre(t *testing.T) {
 	}
 	milan.kubectl(t, append(writer, "apply", "-f", file)...)
 	rome.apply(t, sent)
-	rome.kubectl(t, "-n", "data", "wait", "pod/sent", "--for=condition=Ready", "--timeout=60s")
-	rome.kubectl(t, "-n", "data", "delete", "pod", "sent", "--timeout=60s")
-	milan.kubectl(t, "-n", "data-rome", "delete", "pvc", "theirs", "--timeout=60s")
+	rome.kubectl(t, "-n", "data", "wait", "pod/sent", "--for=condition=Ready", patiently)
+	rome.kubectl(t, "-n", "data", "delete", "pod", "sent", patiently)
+	milan.kubectl(t, "-n", "data-rome", "delete", "pvc", "theirs", patiently)
 
 	// A volume in use is not moved. The others are, also when the first attempt is broken off.
 	_, stderr, code := rome.liqoctl(t, "move", "volume", "disk-db-0", "-n", "data", "--target-node", "milan")
@@ -131,7 +131,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 		t.Errorf("a volume in use is moved: exit code %d\n%s", code, stderr)
 	}
 	rome.kubectl(t, "-n", "data", "scale", "statefulset/db", "--replicas=0")
-	rome.kubectl(t, "-n", "data", "wait", "--for=delete", "pod", "--all", "--timeout=60s")
+	rome.kubectl(t, "-n", "data", "wait", "--for=delete", "pod", "--all", patiently)
 	move := func(claim, node string) []string {
 		return []string{"--kubeconfig", rome.kubeconfig, "move", "volume", claim, "-n", "data", "--target-node", node}
 	}
@@ -182,7 +182,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 
 	// A claim that is deleted takes its data along, wherever that is.
 	rome.kubectl(t, "-n", "data", "delete", "statefulset", "db")
-	rome.kubectl(t, "-n", "data", "delete", "pvc", "disk-db-0", "disk-db-1", "--timeout=60s")
+	rome.kubectl(t, "-n", "data", "delete", "pvc", "disk-db-0", "disk-db-1", patiently)
 	for _, c := range []cluster{rome, milan} {
 		eventually(t, "no volume is left at "+c.name, func() (string, bool) {
 			got, err := c.ask("get", "pv,pvc", "-A", "--ignore-not-found", "-o", "name")
@@ -192,7 +192,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 	if _, stderr := rome.must(t, "unoffload", "namespace", "data", "--skip-confirm"); strings.Contains(stderr, "will be lost") {
 		t.Errorf("unoffload speaks of volumes that are gone:\n%s", stderr)
 	}
-	rome.kubectl(t, "delete", "namespace", "data", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "data", patiently)
 }
 
 // volumesOutliveLiqo: who uninstalls keeps the data, with pods that go on using it, and who installs
@@ -200,7 +200,7 @@ func volumesStayWhereTheyAre(t *testing.T) {
 func volumesOutliveLiqo(t *testing.T) {
 	rome.kubectl(t, "create", "namespace", "data")
 	rome.apply(t, database)
-	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", "--timeout=90s") }
+	ready := func() { rome.kubectl(t, "-n", "data", "rollout", "status", "statefulset/db", patiently) }
 	ready()
 	typed(t, "precious", "-n", "data", "exec", "-i", "db-0", "--", "/echo", "write", "/disk/name")
 	holds := func() {
@@ -227,7 +227,7 @@ func volumesOutliveLiqo(t *testing.T) {
 		got, err := rome.ask("-n", "data", "get", "pvc", "disk-db-0", "-o", "jsonpath={.status.capacity.storage}")
 		return got, err == nil && got == "2Mi"
 	})
-	rome.kubectl(t, "delete", "namespace", "data", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "data", patiently)
 	eventually(t, "no volume is left", func() (string, bool) {
 		got, err := rome.ask("get", "pv,pvc", "-A", "--ignore-not-found", "-o", "name")
 		return got, err == nil && got == ""

@@ -23,11 +23,11 @@ spec:
 // whyAPodWaits makes pods wait for one cause after another. Each is named from rome alone, and with access to milan.
 func whyAPodWaits(t *testing.T) {
 	rome.kubectl(t, "create", "namespace", "waits")
-	rome.kubectl(t, "-n", "waits", "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
+	rome.kubectl(t, "-n", "waits", "wait", "--for=create", "serviceaccount/default", patiently)
 	rome.apply(t, fmt.Sprintf(waiting, "echo:1", "10m"))
 	because(t, "NotOffloaded", "NotOffloaded")
 	rome.must(t, "offload", "namespace", "waits") // as the answer says
-	rome.kubectl(t, "-n", "waits", "wait", "pod/waiting", "--for=condition=Ready", "--timeout=60s")
+	rome.kubectl(t, "-n", "waits", "wait", "pod/waiting", "--for=condition=Ready", patiently)
 	because(t, "Nothing", "Nothing")
 
 	again(t, "nothing:1", "10m")
@@ -38,18 +38,18 @@ func whyAPodWaits(t *testing.T) {
 
 	milan.kubectl(t, "-n", "waits-rome", "create", "resourcequota", "full", "--hard=pods=0")
 	milan.kubectl(t, "-n", "waits-rome", "wait", "resourcequota/full", "--for=jsonpath={.status.hard.pods}=0",
-		"--timeout=60s")
+		patiently)
 	again(t, "echo:1", "10m")
 	because(t, "ProviderHasNoPlace", "ProviderRefuses")
 
 	rome.must(t, "unoffload", "namespace", "waits", "--skip-confirm")
-	rome.kubectl(t, "delete", "namespace", "waits", "--timeout=60s")
+	rome.kubectl(t, "delete", "namespace", "waits", patiently)
 }
 
 // again replaces the pod by one with another image and request.
 func again(t *testing.T, image, cpu string) {
 	t.Helper()
-	rome.kubectl(t, "-n", "waits", "delete", "pod", "waiting", "--timeout=60s")
+	rome.kubectl(t, "-n", "waits", "delete", "pod", "waiting", patiently)
 	rome.apply(t, fmt.Sprintf(waiting, image, cpu))
 }
 
