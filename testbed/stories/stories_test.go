@@ -112,7 +112,10 @@ func TestTimedStories(t *testing.T) {
 			{"gateways are replaced", gatewaysAreReplaced},
 		}},
 		{offloaded, installed, []story{{"unpeer leaves nothing", unpeer}}},
-		{installed, installed, []story{{"peer and unpeer once more", onceMore}}},
+		{installed, installed, []story{
+			{"peer and unpeer once more", onceMore},
+			{"a ForeignCluster sums up promptly", sumsUpPromptly},
+		}},
 		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
 	})
 }

@@ -76,12 +76,15 @@ func tellEach(t *testing.T, stages []stage) {
 func (r *teller) tell(of stage, told story) {
 	r.t.Helper()
 	began := time.Now()
-	if _, passed := r.run(of, told.name, told); passed {
+	ran, passed := r.run(of, told.name, told)
+	switch {
+	case !ran:
+		return
+	case passed:
 		r.t.Logf("%s: %s", told.name, time.Since(began).Round(100*time.Millisecond))
 		return
-	}
-	if r.unmade != unknown && of.from >= r.unmade {
-		return
+	case r.unmade != unknown && of.from >= r.unmade:
+		return // new clusters are no help
 	}
 	// The slash makes it a subtest of the story for -run, so a pattern that selects the story selects it too.
 	switch ran, passed := r.run(of, told.name+"/alone", told); {
