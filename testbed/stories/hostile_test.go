@@ -34,6 +34,8 @@ const (
 	maxStoredGrowth = 100
 	// maxSlowdown is how many times as long a pod may take to start.
 	maxSlowdown = 2
+	// startTolerance comes on top of that: the kubelet looks at its containers once a second.
+	startTolerance = time.Second
 )
 
 // hostilePeer has rome, a consumer of milan and a provider for it, attack milan in many ways at once, while turin uses
@@ -57,20 +59,21 @@ func hostilePeer(t *testing.T) {
 	var control, during measured
 	own := newAttack(t, from).onItself(t)
 	for i := range 2 * uint64(minutes) {
-		own.measure(t, turin, 15*time.Second, &control)
+		own.measure(t, turin, turn, &control)
 		renewCredentials(t, 2*time.Minute)
 		a := newAttack(t, from+i)
-		a.measure(t, turin, 30*time.Second, &during)
+		a.measure(t, turin, turn, &during)
 		a.check(t)
 	}
 	for _, whose := range []string{"milan", "turin at milan"} {
 		was, is := median(control.starts[whose]), median(during.starts[whose])
 		t.Logf("a pod of %s starts in %v, %v without the attack", whose, is, was)
-		if is > maxSlowdown*was {
-			t.Errorf("a pod of %s starts in %v during the attack, more than %d times %v", whose, is, maxSlowdown, was)
+		if is > maxSlowdown*was+startTolerance {
+			t.Errorf("a pod of %s starts in %v during the attack, more than %d times %v and %v",
+				whose, is, maxSlowdown, was, startTolerance)
 		}
 	}
-	was, is := slices.Max(control.gaps), median(during.gaps)
+	was, is := median(control.gaps), median(during.gaps)
 	t.Logf("the longest gaps of turin's pings: %v, without the attack %v", during.gaps, control.gaps)
 	if is > planned+was {
 		t.Errorf("the longest gap of turin's pings is %v during the attack, more than %v beyond %v", is, planned, was)
@@ -99,6 +102,9 @@ type measured struct {
 	// gaps lists the longest gap of each series of pings from turin to a pod of milan.
 	gaps []time.Duration
 }
+
+// turn is how long the figures are measured with and without the attack before the other has its turn.
+const turn = 30 * time.Second
 
 // pingsLast is how long one series of pings lasts.
 const pingsLast = 5 * time.Second
