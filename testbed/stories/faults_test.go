@@ -72,9 +72,9 @@ func mistakes() []mistake {
 		{"the port is wrong", port, portBack, "PortRefused", "NothingArrives", "Ready", ""},
 		{"the address is wrong", address, addressBack, "AddressUnreachable", "NothingArrives", "Ready", ""},
 		{"the name does not resolve", name, nameBack, "NameUnknown", "NothingArrives", "Ready", ""},
-		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer", "WrongKey", "Ready", ""},
-		// The server still knows where the client is, and sends handshakes for the wrong key there. The client hears them
-		// unless it dials from another port meanwhile.
+		// The server still knows where the client is, and sends handshakes there that do not fit the wrong key. The client
+		// hears them unless it dials from another port meanwhile.
+		{"the client has a wrong key", clientKey, clientKeyBack, "NoAnswer|WrongKey", "WrongKey", "Ready", ""},
 		{"the server has a wrong key", serverKey, serverKeyBack, "NoAnswer|WrongKey", "WrongKey", "Ready", ""},
 		{"a NAT forwards nothing",
 			func(t *testing.T) { onTestbed(t, "nat", "on", "milan") }, func(t *testing.T) { onTestbed(t, "nat", "off", "milan") },
