@@ -28,8 +28,8 @@ func sumsUpPromptly(t *testing.T) {
 			args = append(args, "--gw-server-service-type", "NodePort")
 		}
 		c.must(t, args...)
-		atRome.shows(t, rome, ofRome)
-		atMilan.shows(t, milan, ofMilan)
+		atRome.expect(t, rome, ofRome)
+		atMilan.expect(t, milan, ofMilan)
 	}
 	step(rome, "peer", givesAll, takesAll)
 	step(milan, "peer", bothWays, bothWays)
@@ -126,9 +126,9 @@ func (w *watchedSummary) follow(events *json.Decoder) {
 	}
 }
 
-// shows waits for a summary, and expects it promptly. What a provider gives stands once the kubelet of Kubernetes has
+// expect waits for a summary, and expects it promptly. What a provider gives stands once the kubelet of Kubernetes has
 // seen that the virtual one is ready, which is later than the Node is.
-func (w *watchedSummary) shows(t *testing.T, c cluster, want string) {
+func (w *watchedSummary) expect(t *testing.T, c cluster, want string) {
 	t.Helper()
 	if !strings.HasPrefix(want, "Consumer:") && want != stranger {
 		c.kubectl(t, "wait", "deployments", "-A", "-l", "offloading.liqo.io/component=virtual-kubelet,liqo.io/remote-cluster-id="+w.peer,
