@@ -253,7 +253,7 @@ func (c cluster) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := command("kubectl", append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 	if err != nil {
-		t.Fatalf("%s%s%s: kubectl %s: %v", stdout, stderr, c.name, strings.Join(args, " "), err)
+		fatal(t, "%s%s\n%s: kubectl %s: %v: %s", stdout, stderr, c.name, strings.Join(args, " "), err, lastLine(stderr))
 	}
 	return strings.TrimSpace(stdout)
 }
@@ -280,7 +280,7 @@ func (c cluster) must(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	stdout, stderr, code := c.liqoctl(t, args...)
 	if code != 0 {
-		t.Fatalf("%s%s%s: liqoctl %s: exit code %d", stdout, stderr, c.name, strings.Join(args, " "), code)
+		fatal(t, "%s%s\n%s: liqoctl %s: exit code %d: %s", stdout, stderr, c.name, strings.Join(args, " "), code, lastLine(stderr))
 	}
 	return stdout, stderr
 }
@@ -307,12 +307,24 @@ func eventually(t *testing.T, what string, ask func() (string, bool)) string {
 		}
 		select {
 		case <-limit:
-			lines := strings.Split(strings.TrimSpace(answer), "\n")
-			t.Fatalf("last answer:\n%s\nwaited %s in vain: %s; last answer ends: %s", answer, patience.Limit, what, lines[len(lines)-1])
+			fatal(t, "last answer:\n%s\nwaited %s in vain: %s; last answer: %s", answer, patience.Limit, what, lastLine(answer))
 		case <-time.After(pause):
 		}
 		pause = min(pause+pause/20, 5*time.Second)
 	}
+}
+
+// fatal ends the test, and says why again in its last line, after what dumpFailed prints.
+func fatal(t *testing.T, format string, args ...any) {
+	t.Helper()
+	why := fmt.Sprintf(format, args...)
+	t.Cleanup(func() { t.Log(lastLine(why)) })
+	t.Fatal(why)
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndex(text, "\n")+1:]
 }
 
 // ask runs kubectl and gives what it prints, or its error.
