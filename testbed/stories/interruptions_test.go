@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -142,36 +143,39 @@ func providerHangs(t *testing.T) {
 	peeringIsShown(t)
 }
 
-// certificatesRenew, while rome is peered with milan: the test clusters sign for ten minutes, so that all
-// certificates are replaced during these stories. What a user has open stays open.
-func certificatesRenew(t *testing.T) {
-	before := certificates(t)
-	ends := typing(t, strings.Fields(offloadedPods(t, "{.metadata.name}"))[0])
-	tellAll(t, []story{
-		{"kubectl works through the virtual node", throughTheVirtualNode},
-		{"a pod that ends is followed to its end", podThatEnds},
-		{"a pod without a place next door says so", withoutAPlace},
-		{"objects are reflected", objectsAreReflected},
-		{"namespaces next door", namespacesNextDoor},
-		{"two virtual nodes lead to one provider", secondVirtualNode},
-		{"a service answers from both sides to both sides", serviceOnBothSides},
-		{"a pod that came first gets going", podThatCameFirst},
-		{"the home API server is reached at its endpoints", apiServerByEndpoints},
-		{"both directions", bothDirections},
-		{"volumes stay where they are", volumesStayWhereTheyAre},
-	})
-	if t.Failed() {
-		return
+// session is what a user has open while all certificates are replaced: the test clusters sign for ten minutes.
+type session struct {
+	// test outlasts its stories.
+	test *testing.T
+	// at is rome as it was when the session began. New clusters need a new session.
+	at *http.Client
+	// before are the certificates of that time.
+	before []string
+	// ends ends the terminal in a pod at milan.
+	ends func(t *testing.T)
+}
+
+// begin opens a terminal in a pod at milan, unless it is open.
+func (s *session) begin(t *testing.T) {
+	t.Helper()
+	if s.at != rome.web {
+		s.at, s.before = rome.web, certificates(t)
+		s.ends = typing(t, s.test, strings.Fields(offloadedPods(t, "{.metadata.name}"))[0])
 	}
+}
+
+// lasts waits until all certificates are others than those of the beginning. What the user has open stays open.
+func (s *session) lasts(t *testing.T) {
+	s.begin(t)
 	eventually(t, "all certificates are renewed", func() (string, bool) {
 		now := certificates(t)
-		return strings.Join(now, "\n"), !slices.ContainsFunc(now, func(c string) bool { return slices.Contains(before, c) })
+		return strings.Join(now, "\n"), !slices.ContainsFunc(now, func(c string) bool { return slices.Contains(s.before, c) })
 	})
 	reflects(t, "shop", "after-the-certificates")
 	if log := rome.kubectl(t, "-n", "shop", "logs", strings.Fields(offloadedPods(t, "{.metadata.name}"))[0]); !strings.Contains(log, "http=:8080") {
 		t.Errorf("log of a pod at milan: %q", log)
 	}
-	ends()
+	s.ends(t)
 }
 
 // certificates are those of rome's identities at milan.
@@ -180,9 +184,9 @@ func certificates(t *testing.T) []string {
 	return strings.Fields(rome.kubectl(t, "-n", "liqo-tenant-milan", "get", "identities", "-o", "jsonpath={.items[*].spec.authParams.signedCRT}"))
 }
 
-// typing keeps a terminal open in a pod at milan and types a number every 200 ms, and returns a function that
-// ends it and expects every line to have come back.
-func typing(t *testing.T, pod string) (ends func()) {
+// typing keeps a terminal open in a pod at milan until the test ends, and types a number every 200 ms. It returns a
+// function that ends it and expects every line to have come back.
+func typing(t, test *testing.T, pod string) (ends func(t *testing.T)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, find("kubectl"), "--kubeconfig", rome.kubeconfig, "-n", "shop", "exec", "-i", pod, "--", "/echo", "cat")
@@ -214,8 +218,8 @@ func typing(t *testing.T, pod string) (ends func()) {
 			}
 		}
 	}()
-	t.Cleanup(cancel)
-	return func() {
+	test.Cleanup(cancel)
+	return func(t *testing.T) {
 		t.Helper()
 		close(stop)
 		sent := <-typed

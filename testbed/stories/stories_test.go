@@ -73,6 +73,7 @@ func TestConnecting(t *testing.T) {
 
 // TestPeered runs the stories of a peering in the order of a user's work. TestTimedStories ends the peering.
 func TestPeered(t *testing.T) {
+	user := &session{test: t}
 	tellEach(t, []stage{
 		{nothing, installed, []story{{"install", install}}},
 		{installed, peered, []story{{"peer", peerFirst}}},
@@ -93,7 +94,19 @@ func TestPeered(t *testing.T) {
 		{peered, offloaded, []story{{"a namespace is offloaded", offloadNamespace}}},
 		{offloaded, offloaded, []story{
 			{"examples do what their pages say", examples},
-			{"certificates renew and nothing is interrupted", certificatesRenew},
+			{"a user keeps a terminal open", user.begin},
+			{"kubectl works through the virtual node", throughTheVirtualNode},
+			{"a pod that ends is followed to its end", podThatEnds},
+			{"a pod without a place next door says so", withoutAPlace},
+			{"objects are reflected", objectsAreReflected},
+			{"namespaces next door", namespacesNextDoor},
+			{"two virtual nodes lead to one provider", secondVirtualNode},
+			{"a service answers from both sides to both sides", serviceOnBothSides},
+			{"a pod that came first gets going", podThatCameFirst},
+			{"the home API server is reached at its endpoints", apiServerByEndpoints},
+			{"both directions", bothDirections},
+			{"volumes stay where they are", volumesStayWhereTheyAre},
+			{"certificates renew and nothing is interrupted", user.lasts},
 			{"pods at two providers reach each other", leafToLeaf},
 			{"losses are survived", lossesAreSurvived},
 			{"info tells about the peering", info},
