@@ -39,6 +39,7 @@ import (
 	"github.com/liqo-go/liqo/identity"
 	identityplan "github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/internal/elect"
 	"github.com/liqo-go/liqo/internal/packed"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/network"
@@ -73,6 +74,7 @@ type controllerFlags struct {
 	globalLabels, globalAnnotations      string // likewise
 	leaderElection                       bool
 	leaseDuration                        time.Duration
+	podName                              string
 	metricsAddress, healthAddress        string
 }
 
@@ -120,6 +122,7 @@ func (f *controllerFlags) addProcess(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.leaderElection, "enable-leader-election", false, "let one of several replicas act")
 	fs.DurationVar(&f.leaseDuration, "leader-election-lease-duration", standardLease,
 		"time after which another replica follows one that fell silent; 2 s or more")
+	f.podName = os.Getenv("POD_NAME")
 	fs.StringVar(&f.globalLabels, "global-labels", "",
 		"labels of all objects made in this cluster, as `k=v,k=v` or JSON")
 	fs.StringVar(&f.globalAnnotations, "global-annotations", "",
@@ -232,10 +235,16 @@ func (f *controllerFlags) run(ctx context.Context) error {
 
 // assemble returns a manager with everything that runs in the controller role.
 func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (manager.Manager, error) {
+	lock, err := f.lock(config)
+	if err != nil {
+		return nil, err
+	}
+	o.LeaderElectionResourceLockInterface = lock
 	mgr, err := ctrl.NewManager(config, o)
 	if err != nil {
 		return nil, fmt.Errorf("set up manager: %w", err)
 	}
+	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
 	registrars, err := f.registrars(config)
 	if err != nil {
 		return nil, err
@@ -250,17 +259,20 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 			return nil, fmt.Errorf("register controller: %w", err)
 		}
 	}
-	return mgr, f.addChecks(mgr)
+	return mgr, f.addChecks(mgr, lock)
 }
 
 // addChecks adds the health checks: the process is alive while it responds, and ready when the
-// admission server responds.
-func (f *controllerFlags) addChecks(mgr manager.Manager) error {
+// admission server responds and a leader was observed.
+func (f *controllerFlags) addChecks(mgr manager.Manager, lock *elect.Lock) error {
 	ready := healthz.Checker(healthz.Ping)
 	if f.peering.Modules.Offloading {
 		ready = cached(f.admits)
 	}
 	err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("admission", ready))
+	if f.leaderElection {
+		err = errors.Join(err, mgr.AddReadyzCheck("leader", led(lock, f.liqoNamespace, mgr.GetClient())))
+	}
 	if err != nil {
 		return fmt.Errorf("add health checks: %w", err)
 	}
@@ -270,6 +282,8 @@ func (f *controllerFlags) addChecks(mgr manager.Manager) error {
 // standardLease is the lease duration of Kubernetes' components, with a renewal every 2 s and a
 // deadline of 10 s. Other durations keep these proportions.
 const standardLease = 15 * time.Second
+
+func (f *controllerFlags) renewDeadline() time.Duration { return f.leaseDuration * 10 / 15 }
 
 // manager returns the options of the manager, with limits for what the caches hold. Of pods that
 // have started and are not Liqo's they hold the place, and of those for consumers a part of the
@@ -291,7 +305,7 @@ func (f *controllerFlags) manager() manager.Options {
 		HealthProbeBindAddress:        f.healthAddress,
 		LeaderElection:                f.leaderElection,
 		LeaseDuration:                 new(f.leaseDuration),
-		RenewDeadline:                 new(f.leaseDuration * 10 / 15),
+		RenewDeadline:                 new(f.renewDeadline()),
 		RetryPeriod:                   &retry,
 		LeaderElectionID:              "liqo-controller-manager",
 		LeaderElectionNamespace:       f.liqoNamespace,

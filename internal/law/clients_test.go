@@ -25,6 +25,7 @@ var ownClients = map[string]string{
 	"cmd/liqo-control/await.go":      "the local API server, until it answers",
 	"cmd/liqo-control/controller.go": "the local cluster: the controller's manager",
 	"cmd/liqo-control/kubelet.go":    "the local cluster: the lease of replicas",
+	"cmd/liqo-control/leader.go":     "the local cluster: the lease of the controller",
 	"deploy/check/check.go":          "the local cluster, for helm test",
 	"deploy/cleanup/cleanup.go":      "the local cluster, which is left",
 	"deploy/kinds/kinds.go":          "the local cluster, before an upgrade",

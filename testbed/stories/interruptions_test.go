@@ -96,11 +96,14 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("liqoctl %s: %v", args[0], err)
 	}
-	both(func(c cluster) { // after the last step liqoctl waits for nobody
-		if out, err := c.ask("-n", "liqo", "rollout", "status", "deployment/liqo-controller-manager", patiently); err != nil {
-			t.Errorf("%s: the controller is not back: %v\n%s", c.name, err, out)
-		}
-	})
+	// After the last step liqoctl waits for nothing. The Deployment may still count a pod that was deleted.
+	for _, c := range []cluster{rome, milan} {
+		eventually(t, "the new controller of "+c.name+" is ready", func() (string, bool) {
+			ready, err := c.ask("-n", "liqo", "get", "pods", "-l", "app.kubernetes.io/name=controller-manager",
+				"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+			return ready, err == nil && ready == "True"
+		})
+	}
 	return waits.ReplaceAllString(all.String(), "")
 }
 
