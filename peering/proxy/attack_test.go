@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -85,11 +86,13 @@ func TestAttackProxyConnections(t *testing.T) {
 	}
 	_ = open[0].Close()
 	var talking net.Conn
-	for deadline := time.Now().Add(patience.Limit); talking == nil; {
+	limit, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	for talking == nil {
 		conn, err := tunnel("127.0.0.2")
 		if err == nil {
 			talking = conn
-		} else if time.Now().After(deadline) {
+		} else if limit.Err() != nil {
 			t.Fatalf("there is no room after a connection has ended: %v", err)
 		}
 	}
