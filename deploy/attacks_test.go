@@ -51,7 +51,7 @@ func TestAttackShadowPodChanged(t *testing.T) {
 		change(changed)
 		return kubelet.Update(t.Context(), changed, client.DryRunAll)
 	}
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := refused(func(s *offv1beta1.ShadowPod) { s.Labels[api.LabelCreatorUser] = "oslo-0123" })
 		return strings.Contains(fmt.Sprint(err), "creator name cannot be modified"), err
 	})
@@ -124,7 +124,7 @@ func TestAttackIngressClass(t *testing.T) {
 		return kubelet.Create(t.Context(), ingress, client.DryRunAll)
 	}
 	const says = "offloading.reflection.ingress.ingressClasses"
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := of(new("internal"), "")
 		return strings.Contains(fmt.Sprint(err), says), err
 	})
@@ -175,7 +175,7 @@ func TestAttackNamespaceOfADearName(t *testing.T) {
 	}
 	admin := p.as(t, "somebody", "system:masters")
 	const says = "namespace shop-rome was made for the consumer rome"
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := create(admin, "shop-rome", "secrets")
 		return strings.Contains(fmt.Sprint(err), says), err
 	})
@@ -235,7 +235,7 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 		return kubelet.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, client.DryRunAll)
 	}
 	const node, pods, leases = "only write its own node", "only write pods on its own node", "only write leases of its own node"
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := kubelet.Create(t.Context(), &corev1.Node{ObjectMeta: named("another")}, client.DryRunAll)
 		return strings.Contains(fmt.Sprint(err), node), err
 	})
@@ -323,7 +323,7 @@ func TestAttackFabricOfAnotherNode(t *testing.T) {
 		}
 	}
 	const addresses = `{"localAddresses": ["172.31.10.11/16"]}`
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := write("rome-2", addresses)
 		return strings.Contains(fmt.Sprint(err), "of its own node"), err
 	})
@@ -356,7 +356,7 @@ func TestAttackLargeObjects(t *testing.T) {
 	}
 	large := secret("large")
 	large.StringData = map[string]string{"a": exceeds}
-	p.until(t, "a large Secret is refused", func() (bool, any) {
+	eventually(t, "a large Secret is refused", func() (bool, any) {
 		err := kubelet.Create(t.Context(), large.DeepCopy(), client.DryRunAll)
 		return refused(err), err
 	})
@@ -412,7 +412,7 @@ func TestAttackSecretsWithoutBound(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}}
 	}
 	held := secret("held")
-	p.until(t, "a consumer makes a Secret while there is room", func() (bool, any) {
+	eventually(t, "a consumer makes a Secret while there is room", func() (bool, any) {
 		err := kubelet.Create(t.Context(), held)
 		return err == nil, err
 	})
@@ -420,7 +420,7 @@ func TestAttackSecretsWithoutBound(t *testing.T) {
 	if err := merge(t, p.Client, full, `{"metadata":{"labels":{"`+api.LabelTooManySecrets+`":"true"}}}`); err != nil {
 		t.Fatal(err)
 	}
-	p.until(t, "further Secrets are refused", func() (bool, any) {
+	eventually(t, "further Secrets are refused", func() (bool, any) {
 		err := kubelet.Create(t.Context(), secret("further"), client.DryRunAll)
 		says := fmt.Sprint(err)
 		return strings.Contains(says, "takes 4000 Secrets") && strings.Contains(says, "offloading.namespaceBounds.secrets"), err

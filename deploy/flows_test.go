@@ -80,6 +80,15 @@ func startWithFlows(t *testing.T, condition authv1beta1.TenantCondition) (p prov
 	return p, level
 }
 
+// atLevel waits until requests of the consumer belong to a priority level.
+func atLevel(t *testing.T, p provider, level string) {
+	t.Helper()
+	eventually(t, "requests of rome belong to level "+level, func() (bool, any) {
+		got, _ := levelOf(t, p, "any", "rome")
+		return got == level, got
+	})
+}
+
 // levelOf returns the priority level and the FlowSchema of a request of a user.
 func levelOf(t *testing.T, p provider, user string, groups ...string) (level, schema string) {
 	t.Helper()
@@ -104,7 +113,7 @@ func levelOf(t *testing.T, p provider, user string, groups ...string) (level, sc
 func TestAttackRequestsOutsideTheLevel(t *testing.T) {
 	t.Parallel()
 	p, level := startWithFlows(t, authv1beta1.TenantActive)
-	eventually(t, func() bool { got, _ := levelOf(t, p, "any", "rome"); return got == level })
+	atLevel(t, p, level)
 	flows := map[string]bool{}
 	for _, who := range identities() {
 		got, flow := levelOf(t, p, who.user, who.groups...)
@@ -135,7 +144,7 @@ func TestAttackRequestsOutsideTheLevel(t *testing.T) {
 func TestAttackDrainedFlood(t *testing.T) {
 	t.Parallel()
 	p, level := startWithFlows(t, authv1beta1.TenantDrained)
-	eventually(t, func() bool { got, _ := levelOf(t, p, "any", "rome"); return got == level })
+	atLevel(t, p, level)
 }
 
 // TestTimedAttackFlood: a consumer with valid credentials sends 1,000 lists a second. It reads the
@@ -154,12 +163,12 @@ func TestTimedAttackFlood(t *testing.T) {
 		p.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: fmt.Sprint("c", i)},
 			Data: map[string]string{"text": strings.Repeat("x", 1<<10)}})
 	}
-	eventually(t, func() bool { got, _ := levelOf(t, p, "any", "rome"); return got == level })
+	atLevel(t, p, level)
 	alone := requestTime(t, p)
 	for name, read := range map[string]bool{"read": true, "unread": false} {
 		t.Run(name, func(t *testing.T) {
 			ended := flood(t, p, read)
-			eventually(t, func() bool { return ended.Load() > 100 })
+			eventually(t, "100 requests end", func() (bool, any) { return ended.Load() > 100, ended.Load() })
 			before := ended.Load()
 			beside := requestTime(t, p)
 			t.Logf("%s alone, %s beside the flood, of which %d requests ended meanwhile", alone, beside, ended.Load()-before)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -37,7 +36,6 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
-	"github.com/liqo-go/liqo/internal/patience"
 	networkplan "github.com/liqo-go/liqo/network/objects/plan"
 )
 
@@ -392,7 +390,7 @@ func TestPeersCannot(t *testing.T) {
 		},
 		"leave spec.externalIPs": func() error { return kubelet.Create(t.Context(), serviceAt("203.0.113.7"), client.DryRunAll) },
 	} {
-		p.until(t, "the policies are in force: "+says, func() (bool, any) {
+		eventually(t, "the policies are in force: "+says, func() (bool, any) {
 			err := try()
 			return strings.Contains(fmt.Sprint(err), says), err
 		})
@@ -491,7 +489,7 @@ func TestPeersCannot(t *testing.T) {
 		if err := p.Status().Patch(t.Context(), tenant, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
-		p.until(t, fmt.Sprintf("%d copies are seen", number), func() (bool, any) {
+		eventually(t, fmt.Sprintf("%d copies are seen", number), func() (bool, any) {
 			err := rome.Create(t.Context(), copied("one-more", asIs), client.DryRunAll)
 			return seen(fmt.Sprint(err)), err
 		})
@@ -504,7 +502,7 @@ func TestPeersCannot(t *testing.T) {
 	service, own := serviceAt(), serviceAt("203.0.113.7")
 	own.Namespace = "liqo"
 	p.bind(t, own.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "cook")
-	p.until(t, "Services elsewhere are not bound", func() (bool, any) {
+	eventually(t, "Services elsewhere are not bound", func() (bool, any) {
 		err := p.as(t, "cook").Create(t.Context(), own.DeepCopy())
 		return err == nil, err
 	})
@@ -697,7 +695,7 @@ func TestAttackFinalizersInRemoteNamespace(t *testing.T) {
 		&offv1beta1.ShadowEndpointSlice{ObjectMeta: meta},
 	}
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: meta.Namespace, Name: "held", Finalizers: []string{theirs}}}
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := kubelet.Create(t.Context(), held.DeepCopy(), client.DryRunAll)
 		return strings.Contains(fmt.Sprint(err), says), err
 	})
@@ -738,7 +736,7 @@ func TestAttackFinalizersInRemoteNamespace(t *testing.T) {
 	// A controller of the provider, with its own rights, sets its finalizer.
 	p.bind(t, meta.Namespace, "ClusterRole", api.ClusterRoleVirtualKubeletRemote, rbacv1.UserKind, "system:serviceaccount:kube-balancer:balancer")
 	balancer := p.as(t, "system:serviceaccount:kube-balancer:balancer", "system:serviceaccounts")
-	p.until(t, "a controller of the provider sets a finalizer", func() (bool, any) {
+	eventually(t, "a controller of the provider sets a finalizer", func() (bool, any) {
 		err := balancer.Create(t.Context(), held.DeepCopy(), client.DryRunAll)
 		return err == nil, err
 	})
@@ -776,7 +774,7 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 	refused := func(err error, says string) bool {
 		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), says)
 	}
-	p.until(t, "a token that is bound to nothing is refused", func() (bool, any) {
+	eventually(t, "a token that is bound to nothing is refused", func() (bool, any) {
 		err := ask(kubelet, "shop-oslo", nil)
 		return refused(err, "only get tokens that are bound to a pod"), err
 	})
@@ -797,7 +795,7 @@ func TestTokensOfVirtualKubelets(t *testing.T) {
 		ask(kubelet, "shop-oslo", to("shop-oslo"))); err != nil {
 		t.Errorf("a token of an offloaded pod: %v", err)
 	}
-	p.until(t, "pods of a namespace of Kubernetes that is offloaded have theirs", func() (bool, any) {
+	eventually(t, "pods of a namespace of Kubernetes that is offloaded have theirs", func() (bool, any) {
 		err := ask(kubelet, "kube-system", to("kube-system"))
 		return err == nil, err
 	})
@@ -844,20 +842,6 @@ func active(t *authv1beta1.Tenant) *authv1beta1.Tenant {
 	return out
 }
 
-// until waits until a claim holds. A failure prints the last value that look returned.
-func (p provider) until(t *testing.T, claim string, look func() (holds bool, seen any)) {
-	t.Helper()
-	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
-		holds, seen := look()
-		if holds {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s; last seen: %v", claim, seen)
-		}
-	}
-}
-
 // TestAttackServiceOfAGateway: a peering user sets annotations and labels on the Service of its GatewayServer, by which a
 // load balancer attaches certificates or gives it an address of somebody else. It also asks for such an address
 // directly, and for a gateway template outside of Liqo's namespace.
@@ -880,7 +864,7 @@ func TestAttackServiceOfAGateway(t *testing.T) {
 		change(s)
 		return s
 	}
-	p.until(t, "the policy is in force", func() (bool, any) {
+	eventually(t, "the policy is in force", func() (bool, any) {
 		err := peering.Create(t.Context(), server(annotated), client.DryRunAll)
 		return strings.Contains(fmt.Sprint(err), "networking.peerServices.keys"), err
 	})
@@ -946,7 +930,7 @@ func TestAttackServiceOfAGateway(t *testing.T) {
 	if err := p.Delete(t.Context(), provided); err != nil {
 		t.Fatal(err)
 	}
-	p.until(t, "a provider allows keys and addresses", func() (bool, any) {
+	eventually(t, "a provider allows keys and addresses", func() (bool, any) {
 		err := create(server(func(s *netv1beta1.GatewayServer) {
 			annotated(s)
 			s.Spec.Endpoint.LoadBalancerIP = "203.0.113.9"

@@ -4,7 +4,6 @@
 package deploy_test
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -95,12 +93,18 @@ func clientWithWarnings(t *testing.T, config *rest.Config) (client.Client, *warn
 	return c, warned
 }
 
-// eventually waits until a condition holds: a policy is in force a moment after it was created.
-func eventually(t *testing.T, holds func() bool) {
+// eventually waits until a claim holds, as of a policy that is in force a moment after it was created.
+// A failure prints the last value that look returned.
+func eventually(t *testing.T, claim string, look func() (holds bool, seen any)) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) { return holds(), nil })
-	if err != nil {
-		t.Fatal("the condition does not hold")
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
+		holds, seen := look()
+		if holds {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited until %s; last seen: %v", claim, seen)
+		}
 	}
 }
 
@@ -122,9 +126,10 @@ func TestStricterStrategiesWarn(t *testing.T) {
 		return warned.take()
 	}
 	stays := func(text string) bool { return strings.Contains(text, "stay there until they are deleted") }
-	eventually(t, func() bool {
+	eventually(t, "a stricter strategy is warned of", func() (bool, any) {
 		change(offloadingv1beta1.LocalAndRemoteStrategy)
-		return slices.ContainsFunc(change(offloadingv1beta1.RemoteStrategy), stays)
+		texts := change(offloadingv1beta1.RemoteStrategy)
+		return slices.ContainsFunc(texts, stays), texts
 	})
 	if texts := change(offloadingv1beta1.LocalAndRemoteStrategy); len(texts) > 0 {
 		t.Errorf("warned without need: %v", texts)
@@ -164,7 +169,10 @@ func TestDeletionsWarn(t *testing.T) {
 		}
 	}
 	for object, verb := range verbs {
-		eventually(t, func() bool { return strings.Contains(remove(c, warned, object), verb) })
+		eventually(t, "a warning names "+verb, func() (bool, any) {
+			text := remove(c, warned, object)
+			return strings.Contains(text, verb), text
+		})
 		for _, user := range []string{"system:serviceaccount:liqo:liqo-controller-manager", "system:serviceaccount:kube-system:generic-garbage-collector"} {
 			process, warned := clientWithWarnings(t, server.ConfigFor(user, "system:masters"))
 			if texts := remove(process, warned, object); texts != "" {
@@ -222,7 +230,10 @@ func TestNamespaceDeletionsWarn(t *testing.T) {
 		return len(texts) == 2 && strings.Contains(text, "claim db in cluster milan goes with the namespace") &&
 			strings.Contains(text, "claim cache in cluster turin goes with the namespace")
 	}
-	eventually(t, func() bool { return namesVolumes(remove(c, warned)) })
+	eventually(t, "the warnings name the volumes", func() (bool, any) {
+		texts := remove(c, warned)
+		return namesVolumes(texts), texts
+	})
 	const collector = "system:serviceaccount:kube-system:namespace-controller"
 	process, processWarned := clientWithWarnings(t, server.ConfigFor(collector, "system:masters"))
 	if texts := remove(process, processWarned); len(texts) > 0 {
@@ -241,5 +252,8 @@ func TestNamespaceDeletionsWarn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() bool { return len(remove(c, warned)) == 0 })
+	eventually(t, "no warning is left", func() (bool, any) {
+		texts := remove(c, warned)
+		return len(texts) == 0, texts
+	})
 }
