@@ -96,7 +96,7 @@ func until(t *testing.T, claim string, holds func() bool) {
 		return holds(), nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", claim, err)
+		t.Fatalf("waited until %s: %v", claim, err)
 	}
 }
 
