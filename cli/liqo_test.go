@@ -120,6 +120,6 @@ func answer(slice *authv1beta1.ResourceSlice, question authv1beta1.ResourceSlice
 func waitUntil(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, holds); err != nil {
-		t.Fatalf("%s: %v", claim, err)
+		t.Fatalf("waited until %s: %v", claim, err)
 	}
 }

@@ -355,7 +355,7 @@ func awaitEvent(t *testing.T, events <-chan watch.Event, kind watch.EventType, n
 func until(t *testing.T, claim string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, holds); err != nil {
-		t.Fatalf("%s: %v", claim, err)
+		t.Fatalf("waited until %s: %v", claim, err)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestAttackPodsHoldNamespace(t *testing.T) {
 		t.Helper()
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) { return met(), nil })
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("waited until %s: %v", what, err)
 		}
 	}
 	// at lets the time pass. When the controller looks for the second time, it has done what follows from the first.
@@ -107,7 +107,7 @@ func TestAttackPodsHoldNamespace(t *testing.T) {
 				metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "passed", fmt.Sprint(passed, look))
 				do(c.Update(ctx, touched))
 			}
-			until("look at the namespace", func() bool { return looks.Load() > before })
+			until("the controller looks at the namespace", func() bool { return looks.Load() > before })
 		}
 		for _, p := range pods {
 			is := &corev1.Pod{}
