@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -70,7 +70,7 @@ check: ## format, vet, linters, generated files, import law
 
 test: testbed-build image test-unit test-first ## what most changes can break, and one story of users on two clusters
 
-test-rest: testbed-build image test-timed test-testbed test-stories ## what 'make test' leaves out
+test-rest: testbed-build image test-slow test-timed test-testbed test-stories ## what 'make test' leaves out
 
 test-all: test test-rest ## all tests
 
@@ -79,18 +79,26 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 
 # Most tests wait, so more of them run at once than there are cores. Those named TestTimed… assert a time or a rate
 # and run alone.
+SIDE_BY_SIDE := go run ./internal/apitest/share $(GO_TEST) -p 5 -parallel 4
 TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go' ':!testbed'))))
+
+# Tests that are slow and say little more than a neighbour.
+SLOW := internal/law/slow.txt
+SLOW_TESTS = ^($(shell sed -n 's/^[a-z].* \(.*\) .*/\1/p' $(SLOW) | paste -sd'|'))$$
 
 # Of these packages none starts an API server, a network namespace, a cluster or a browser.
 FAST = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | \
 	grep _test.go | grep -vE 'internal/(apitest|space)' | cut -d' ' -f1)
 
 test-fast: ## packages that need no privileges, API server, cluster or browser
-	$(GO_TEST) -skip '^TestTimed' $(FAST)
+	$(GO_TEST) -skip '^TestTimed|$(SLOW_TESTS)' $(FAST)
 
 test-unit: ## all packages of the product, side by side
-	go run ./internal/apitest/share $(GO_TEST) -p 3 -parallel 4 -skip '^TestTimed' ./... ./deploy/image/...
+	$(SIDE_BY_SIDE) -skip '^TestTimed|$(SLOW_TESTS)' ./... ./deploy/image/...
 	cd deploy/release && GOWORK=off $(GO_TEST) ./...
+
+test-slow: ## the tests of internal/law/slow.txt
+	$(SIDE_BY_SIDE) -run '$(SLOW_TESTS)' $(sort $(shell sed -n 's|^\([a-z][^ ]*\) .*|./\1|p' $(SLOW)))
 
 test-timed: ## tests of packages that assert a time, alone
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
