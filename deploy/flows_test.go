@@ -164,19 +164,28 @@ func TestTimedAttackFlood(t *testing.T) {
 			Data: map[string]string{"text": strings.Repeat("x", 1<<10)}})
 	}
 	atLevel(t, p, level)
-	alone := requestTime(t, p)
 	for name, read := range map[string]bool{"read": true, "unread": false} {
 		t.Run(name, func(t *testing.T) {
-			ended := flood(t, p, read)
-			eventually(t, "100 requests end", func() (bool, any) { return ended.Load() > 100, ended.Load() })
-			before := ended.Load()
-			beside := requestTime(t, p)
-			t.Logf("%s alone, %s beside the flood, of which %d requests ended meanwhile", alone, beside, ended.Load()-before)
-			if beside > 2*alone+tolerance {
-				t.Errorf("a request takes %s, and %s beside the flood", alone, beside)
+			var alone, beside []time.Duration
+			for turn := range 3 {
+				alone = append(alone, requestTime(t, p))
+				t.Run(fmt.Sprint("turn ", turn), func(t *testing.T) {
+					ended := flood(t, p, read)
+					eventually(t, "100 requests end", func() (bool, any) { return ended.Load() > 100, ended.Load() })
+					beside = append(beside, requestTime(t, p))
+				})
+			}
+			t.Logf("%s alone, %s beside the flood", alone, beside)
+			if a, b := median(alone), median(beside); b > 2*a+tolerance {
+				t.Errorf("a request takes %s, and %s beside the flood", a, b)
 			}
 		})
 	}
+}
+
+func median(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)/2]
 }
 
 // tolerance bounds the difference of two measurements on a busy machine: two time slices of Linux'
@@ -205,8 +214,7 @@ func requestTime(t *testing.T, p provider) time.Duration {
 			t.Fatalf("an administrator's request is answered with %s after %s", answer.Status, time.Since(start))
 		}
 	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	return median(took)
 }
 
 // flood sends 1,000 lists a second as a slice of rome until the test ends. At most 1,000 requests are
