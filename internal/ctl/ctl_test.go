@@ -402,10 +402,9 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedRootsRecover: what is accepted again is applied when refused keys are tried, and not
+// TestTimedRefusedRootsRecover: what is accepted again is applied when refused keys are tried, and not
 // only when its own back-off ends.
-func TestRefusedRootsRecover(t *testing.T) {
-	t.Parallel()
+func TestTimedRefusedRootsRecover(t *testing.T) {
 	// After the first refusal, refused keys are tried within 2 s and 4, 12 and 22 s later. Back-off
 	// alone tries about 3.5, 7, 14 and 28 s after the first refusal.
 	const lasts, tried = 15 * time.Second, 25 * time.Second
