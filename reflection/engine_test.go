@@ -302,7 +302,6 @@ func TestReflection(t *testing.T) {
 		{"a pod that others hold says how it ended", aPodThatOthersHoldSaysHowItEnded},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"a pod is not refused by its own cluster", aPodIsNotRefusedByItsOwnCluster},
-		{"refused objects recover soon after the peer accepts them", refusedObjectsRecover},
 		{"a resize that is refused says why", aResizeThatIsRefusedSaysWhy},
 		{"a pod is followed though nothing can be written there", aPodIsFollowedThoughNothingCanBeWritten},
 		{"a refused change of a spec holds no labels back", aRefusedSpecHoldsNoLabelsBack},
@@ -906,9 +905,10 @@ func aPodIsNotRefusedByItsOwnCluster(t *testing.T, w *world) {
 	}
 }
 
-// refusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than
+// TestTimedRefusedObjectsRecover: the peer refuses twenty objects until the back-off of each is longer than
 // ten seconds, then accepts them.
-func refusedObjectsRecover(t *testing.T, w *world) {
+func TestTimedRefusedObjectsRecover(t *testing.T) {
+	w := newWorld(t)
 	const objects, refusals = 20, 8 // 100 ms, doubled eight times
 	defer w.reflect()()
 	var role rbacv1.Role

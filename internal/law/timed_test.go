@@ -35,7 +35,6 @@ var timedExceptions = map[string]string{
 	"reflection: TestAttackRefusalsFillEtcd":            "a lower bound: slowness cannot break it",
 	"reflection: TestNewsWait":                          "a lower bound: slowness cannot break it",
 	"reflection: aLoudProviderIsHeardALittleAtATime":    "events per elapsed time: slowness allows more",
-	"reflection: refusedObjectsRecover":                 "an upper bound found when the rule came",
 	"testbed/e2e: killUp":                               "gives up after it",
 	"testbed/e2e: kubectl":                              "gives up after it",
 	"testbed/stories: bothVersions":                     "holds for a while: a slow machine looks less often",
