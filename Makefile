@@ -79,7 +79,7 @@ GO_TEST := go test -count=1 -timeout 60m -vet=off
 
 # Most tests wait, so more of them run at once than there are cores. Those named TestTimed… assert a time or a rate
 # and run alone.
-SIDE_BY_SIDE := go run ./internal/apitest/share $(GO_TEST) -p 5 -parallel 4
+SIDE_BY_SIDE := go run ./internal/apitest/share $(GO_TEST) -p 4 -parallel 4
 TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_test.go' ':!testbed'))))
 
 # Tests that are slow and say little more than a neighbour.

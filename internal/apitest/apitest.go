@@ -244,8 +244,9 @@ func run(ended context.CancelCauseFunc, dir string, command ...string) (kill fun
 		return nil, err
 	}
 	defer release()
-	// A server that collects garbage less often takes a tenth less CPU to start, and 100 MB more.
-	cmd.Env = append(os.Environ(), "GOGC=400")
+	// A server that collects garbage less often takes a tenth less CPU to start, and 100 MB more. The
+	// limit keeps it from 800 MB later, because up to 20 run at once.
+	cmd.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=400MiB")
 	if err := onLastingThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
