@@ -244,6 +244,7 @@ func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (mana
 	if err != nil {
 		return nil, fmt.Errorf("set up manager: %w", err)
 	}
+	//lint:ignore SA1019 client-go's election takes a recorder of the former events API only
 	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity())
 	registrars, err := f.registrars(config)
 	if err != nil {
