@@ -132,6 +132,7 @@ func (r *teller) begin(t *testing.T, from state) {
 			t.Fatalf("make new clusters: %v", err)
 		}
 		has = nothing
+		remember(t, unknown) // renew remembers nothing
 	}
 	for next = has + 1; next <= from; next++ {
 		makers[next](t)
