@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -97,14 +99,12 @@ func clientWithWarnings(t *testing.T, config *rest.Config) (client.Client, *warn
 // A failure prints the last value that look returned.
 func eventually(t *testing.T, claim string, look func() (holds bool, seen any)) {
 	t.Helper()
-	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
-		holds, seen := look()
-		if holds {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited until %s; last seen: %v", claim, seen)
-		}
+	var last any
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(context.Context) (holds bool, _ error) {
+		holds, last = look()
+		return holds, nil
+	}); err != nil {
+		t.Fatalf("waited until %s: %v; last seen: %v", claim, err, last)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 var timedExceptions = map[string]string{
 	"cmd/liqo-control: TestManyProviders":               "a ratio that only -soak compares",
 	"cmd/liqo-control: settled":                         "waits for a while without a change, with no bound",
-	"deploy: eventually":                                "gives up after it",
 	"internal/remote: TestAttackEndlessObjects":         "gives up after it",
 	"internal/remote: TestBrokenWatchIsResumed":         "waits for a while without a change, with no bound",
 	"internal/remote: wait":                             "gives up after it",
