@@ -29,15 +29,7 @@ func TestServersAreHandedOn(t *testing.T) {
 	var first *Server
 	for _, turn := range []string{"first", "second"} {
 		t.Run(turn, func(t *testing.T) {
-			s := Start(t)
-			if first != nil && s != first {
-				t.Fatal("the server was not handed on")
-			}
-			first = s
-			c, err := kubernetes.NewForConfig(s.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := startAgain(t, &first)
 			ctx := t.Context()
 			allowed := func() bool {
 				review, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -90,21 +82,28 @@ func TestServersAreHandedOn(t *testing.T) {
 	}
 }
 
+// startAgain starts a server, which is the first one after the first time, and returns its client.
+func startAgain(t *testing.T, first **Server) *kubernetes.Clientset {
+	t.Helper()
+	s := Start(t)
+	if *first != nil && s != *first {
+		t.Fatal("the server was not handed on")
+	}
+	*first = s
+	c, err := kubernetes.NewForConfig(s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // TestFormerAdmissionIsGone: policies and webhooks of the last test refuse nothing in the next one.
 func TestFormerAdmissionIsGone(t *testing.T) {
 	t.Setenv(shareVariable, "")
 	var first *Server
 	for _, turn := range []string{"first", "second", "third"} {
 		t.Run(turn, func(t *testing.T) {
-			s := Start(t)
-			if first != nil && s != first {
-				t.Fatal("the server was not handed on")
-			}
-			first = s
-			c, err := kubernetes.NewForConfig(s.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := startAgain(t, &first)
 			for _, name := range []string{"former-policy", "former-validating", "former-mutating"} {
 				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				if _, err := c.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
