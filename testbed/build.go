@@ -83,7 +83,7 @@ func allArtifacts() []artifact {
 		fluxArtifact("source-controller"), fluxArtifact("helm-controller"))
 }
 
-// namedArtifacts are those of allArtifacts with one of the names.
+// namedArtifacts returns the artifacts that have one of the names.
 func namedArtifacts(names []string) []artifact {
 	return slices.DeleteFunc(allArtifacts(), func(a artifact) bool { return !slices.Contains(names, a.name) })
 }
