@@ -60,7 +60,8 @@ func gatherClaim(ctx context.Context, r ctl.Reader, root *corev1.PersistentVolum
 	if err != nil || in.Backing == nil || in.Backing.Status.Phase != corev1.ClaimBound {
 		return in, err
 	}
-	in.Volume, err = ctl.Optional(ctx, r, types.NamespacedName{Name: in.Backing.Spec.VolumeName},
+	// The cache may show the bound claim before its volume, whose event is not mapped to the root.
+	in.Volume, err = ctl.Optional(ctx, r.Live, types.NamespacedName{Name: in.Backing.Spec.VolumeName},
 		&corev1.PersistentVolume{})
 	return in, err
 }
