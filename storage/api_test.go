@@ -7,9 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +56,7 @@ type cluster struct {
 	client.Client
 }
 
-func start(t *testing.T, options ...func(*manager.Options)) cluster {
+func start(t *testing.T, options ...func(*rest.Config, *manager.Options)) cluster {
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
 	k := cluster{t, c}
@@ -85,10 +89,10 @@ func start(t *testing.T, options ...func(*manager.Options)) cluster {
 	return k
 }
 
-func run(t *testing.T, config *rest.Config, options ...func(*manager.Options)) {
+func run(t *testing.T, config *rest.Config, options ...func(*rest.Config, *manager.Options)) {
 	all := manager.Options{Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues()}
 	for _, set := range options {
-		set(&all)
+		set(config, &all)
 	}
 	mgr, err := manager.New(config, all)
 	if err != nil {
@@ -252,9 +256,87 @@ func TestVolumes(t *testing.T) {
 func TestVolumeIsNotCached(t *testing.T) {
 	t.Parallel()
 	shown := labels.SelectorFromSet(labels.Set{desired.LabelManaged: "true"})
-	aRealVolumeIsShown(start(t, func(o *manager.Options) {
+	aRealVolumeIsShown(start(t, func(_ *rest.Config, o *manager.Options) {
 		o.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.PersistentVolume{}: {Label: shown}}
 	}))
+}
+
+// TestVolumeIsCachedLate: the cache shows a volume only after its bound claim was reconciled without it.
+func TestVolumeIsCachedLate(t *testing.T) {
+	t.Parallel()
+	late := volumesLate{missed: make(chan struct{})}
+	k := start(t, late.set)
+	first := k.claimed("in-time", "milan")
+	k.exists(volumeOf(first)) // so the cache has synced
+	late.held.Store(true)
+	claim := k.claimed("late", "milan")
+	volume := volumeOf(claim)
+	k.exists(volume)
+	k.change(claim, func() { claim.Spec.VolumeName = volume.Name })
+	late.bound.Store(true)
+	k.says(claim, func() {
+		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}}
+	})
+	k.has(claim, volume, "2Gi")
+}
+
+// volumesLate holds the watch of volumes back until one of a bound claim was read and not found.
+type volumesLate struct {
+	held, bound atomic.Bool
+	missed      chan struct{}
+	once        sync.Once
+}
+
+func (l *volumesLate) set(config *rest.Config, o *manager.Options) {
+	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return lateTransport{rt, l} }
+	o.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
+		c, err := client.New(config, options)
+		return lateClient{c, l}, err
+	}
+}
+
+type lateClient struct {
+	client.Client
+	*volumesLate
+}
+
+func (c lateClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, obj, opts...)
+	if _, volume := obj.(*corev1.PersistentVolume); volume && c.bound.Load() && apierrors.IsNotFound(err) {
+		c.once.Do(func() { close(c.missed) })
+	}
+	return err
+}
+
+type lateTransport struct {
+	http.RoundTripper
+	*volumesLate
+}
+
+func (l lateTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/persistentvolumes") && r.URL.Query().Has("watch") {
+		response.Body = lateBody{response.Body, r.Context(), l.volumesLate}
+	}
+	return response, err
+}
+
+type lateBody struct {
+	io.ReadCloser
+	ctx context.Context
+	*volumesLate
+}
+
+func (b lateBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if b.held.Load() {
+		select {
+		case <-b.missed:
+		case <-b.ctx.Done():
+		}
+	}
+	return n, err
 }
 
 func aRealVolumeIsShown(k cluster) {

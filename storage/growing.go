@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,25 +25,33 @@ import (
 
 // growing expands the volumes of claims.
 func growing(o Options) ctl.Registrar {
-	claims := &corev1.PersistentVolumeClaimList{}
-	backed := ctl.Where(claims, func(backing client.Object, root *corev1.PersistentVolumeClaim) bool {
-		return string(root.UID) == backing.GetName() && plan.Grows(root)
-	})
 	return ctl.Controller[*corev1.PersistentVolumeClaim, plan.GrowInput]{
 		Name: "growing-volume", Quiet: true, Only: plan.Grows, Deleting: true,
 		Watches: []ctl.Watch{
-			{Kind: &storagev1.StorageClass{}, Map: ctl.All(claims)},
-			{Kind: &corev1.PersistentVolumeClaim{},
-				Map: func(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
-					if changed.GetNamespace() != o.Namespace {
-						return nil
-					}
-					return backed(ctx, r, changed)
-				}},
+			{Kind: &storagev1.StorageClass{}, Map: ctl.All(&corev1.PersistentVolumeClaimList{})},
+			{Kind: &corev1.PersistentVolumeClaim{}, Map: o.growsWith},
+			{Kind: &corev1.PersistentVolume{}, Map: o.growsWith},
 		},
 		Gather: o.gatherGrowing,
 		Plan:   plan.Grow,
 	}
+}
+
+// growsWith maps a claim, or the claim of a volume, to the claim whose volume grows with it: itself, or
+// the one that it backs.
+func (o Options) growsWith(ctx context.Context, r client.Reader, changed client.Object) []reconcile.Request {
+	claim := client.ObjectKeyFromObject(changed)
+	if volume, ok := changed.(*corev1.PersistentVolume); ok {
+		ref := ptr.Deref(volume.Spec.ClaimRef, corev1.ObjectReference{})
+		claim = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	if claim.Namespace != o.Namespace {
+		return []reconcile.Request{{NamespacedName: claim}}
+	}
+	backed := func(_ client.Object, root *corev1.PersistentVolumeClaim) bool {
+		return string(root.UID) == claim.Name && plan.Grows(root)
+	}
+	return ctl.Where(&corev1.PersistentVolumeClaimList{}, backed)(ctx, r, changed)
 }
 
 func (o Options) gatherGrowing(ctx context.Context, r ctl.Reader,
