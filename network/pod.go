@@ -36,7 +36,11 @@ func (o Options) podIP() ctl.Registrar {
 				return in, err
 			}
 			in.Configurations = configurations.Items
-			node, err := ctl.Optional(ctx, r, client.ObjectKey{Name: root.Spec.NodeName}, &corev1.Node{})
+			key := client.ObjectKey{Name: root.Spec.NodeName}
+			node, err := ctl.Optional(ctx, r, key, &corev1.Node{})
+			if node == nil && err == nil { // if the cache shows it later, that does not enqueue the pod
+				node, err = ctl.Optional(ctx, r.Live, key, &corev1.Node{})
+			}
 			if err != nil {
 				return in, err
 			}
