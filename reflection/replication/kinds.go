@@ -97,13 +97,14 @@ func resource(kind reflection.Kind) string {
 	return kind.Name
 }
 
-// held lists the objects in a tenant namespace that carry our finalizer for a peer.
+// held lists the objects in a tenant namespace that carry our finalizer for a peer. It asks the API
+// server: nothing removes the finalizer of an object that a stale cache does not show.
 func (r *replicator) held(ctx context.Context, peer, namespace string) ([]client.Object, error) {
 	var out []client.Object
 	for _, list := range []client.ObjectList{
 		&offv1beta1.NamespaceMapList{}, &authv1beta1.ResourceSliceList{}, &authv1beta1.RenewList{},
 	} {
-		objects, err := await.List(ctx, r.client, list, client.InNamespace(namespace))
+		objects, err := await.List(ctx, r.mgr.GetAPIReader(), list, client.InNamespace(namespace))
 		if err != nil {
 			return nil, fmt.Errorf("list %T in %s: %w", list, namespace, err)
 		}

@@ -273,6 +273,9 @@ func (r *replicator) finish(ctx context.Context, secret *corev1.Secret) error {
 		}
 	}
 	r.halt(key)
+	if held, err = r.held(ctx, id, secret.Namespace); err != nil { // the engine may have added finalizers
+		return err
+	}
 	for _, obj := range held {
 		if err := r.patchFinalizer(ctx, obj, api.FinalizerReplicated, controllerutil.RemoveFinalizer); err != nil {
 			return err

@@ -19,12 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -400,13 +402,17 @@ func consumerAndProvider(t *testing.T) (rome, milan *apitest.Server, home, remot
 }
 
 // run runs the replication of rome until the returned function is called, or the test ends.
-func run(t *testing.T, config *rest.Config, logged *lines) (stop func()) {
+func run(t *testing.T, config *rest.Config, logged *lines, options ...func(*manager.Options)) (stop func()) {
 	t.Helper()
-	mgr, err := manager.New(config, manager.Options{
+	all := manager.Options{
 		Scheme:  scheme.New(),
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 		Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logged))),
-	})
+	}
+	for _, set := range options {
+		set(&all)
+	}
+	mgr, err := manager.New(config, all)
 	must(t, err)
 	links := &remote.Fleet{}
 	for _, c := range append(replication.Controllers(replication.Options{ClusterID: "rome", Links: links}), links) {
@@ -498,6 +504,34 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 	run(t, rome.Config, &lines{})
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
 	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+}
+
+// TestSliceIsNotCached: a deleted Secret leaves no finalizer on a slice that the cache does not show.
+func TestSliceIsNotCached(t *testing.T) {
+	t.Parallel()
+	rome, milan, home, _ := consumerAndProvider(t)
+	ctx := t.Context()
+	shown := labels.SelectorFromSet(labels.Set{"shown": api.True})
+	run(t, rome.Config, &lines{}, func(o *manager.Options) {
+		o.Cache.ByObject = map[client.Object]cache.ByObject{&authv1beta1.ResourceSlice{}: {Label: shown}}
+	})
+	slice, secret := sliceTo("milan", "mypool"), identitySecret(t, tenant, "milan", milan.Config)
+	slice.Finalizers = []string{api.FinalizerReplicated}
+	create(t, home, slice)
+	create(t, home, secret)
+	eventually(t, func() error {
+		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
+		if len(secret.Finalizers) == 0 {
+			return errors.New("the Secret is not in use")
+		}
+		return nil
+	})
+	must(t, home.Delete(ctx, secret))
+	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
+	if len(slice.Finalizers) > 0 {
+		t.Errorf("the slice is left with %v", slice.Finalizers)
+	}
 }
 
 // TestPeersLeaveEachOthersAlone: what is replicated to one provider is not touched by the
