@@ -156,7 +156,8 @@ func optionsOf(root *offloadingv1beta1.VirtualNode, o Options) types.NamespacedN
 }
 
 // gatherDismantling reads the objects that delay the deletion of a virtual node, or of its Node. While
-// its Deployment exists, the pods of the kubelet and its leases do not matter. No cache holds leases.
+// its Deployment exists, the pods of the kubelet and its leases do not matter. No cache holds leases, and
+// one that still shows another virtual node would leave the lease that they shared.
 func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInput) (plan.VirtualNodeInput, error) {
 	dead, err := deadPeers(ctx, r)
 	if err != nil {
@@ -182,7 +183,7 @@ func gatherDismantling(ctx context.Context, r ctl.Reader, in plan.VirtualNodeInp
 		return in, fmt.Errorf("list leases: %w", err)
 	}
 	var vns offloadingv1beta1.VirtualNodeList
-	if err := r.List(ctx, &vns, client.InNamespace(in.Root.Namespace)); err != nil {
+	if err := r.Live.List(ctx, &vns, client.InNamespace(in.Root.Namespace)); err != nil {
 		return in, fmt.Errorf("list virtual nodes: %w", err)
 	}
 	in.KubeletPods, in.Leases, in.Last = kubelets.Items, leases.Items, len(vns.Items) <= 1

@@ -1,0 +1,38 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package offloading
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/ctl"
+	"github.com/liqo-go/liqo/offloading/plan"
+)
+
+// TestStaleCache: what a cache does not show yet, or still shows, misleads no controller. Two API servers stand for
+// the states of one cluster in the cache and now.
+func TestStaleCache(t *testing.T) {
+	t.Parallel()
+	cached, now := provider{t, apitest.Start(t).Config}, provider{t, apitest.Start(t).Config}
+	tenant := func() client.Object { return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-rome"}} }
+	r := ctl.Reader{Reader: cached.create(tenant()), Live: now.create(tenant())}
+	virtualNode := func(name string) *offloadingv1beta1.VirtualNode {
+		return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "tenant-rome"}}
+	}
+	t.Run("the last virtual node deletes the lease of all", func(t *testing.T) {
+		cached.create(virtualNode("first"))
+		cached.create(virtualNode("last"))
+		now.create(virtualNode("last"))
+		in, err := gatherDismantling(t.Context(), r, plan.VirtualNodeInput{Root: virtualNode("last")})
+		if err != nil || !in.Last {
+			t.Errorf("last: %v (%v)", in.Last, err)
+		}
+	})
+}
