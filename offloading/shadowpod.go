@@ -140,11 +140,14 @@ func quotaOf(ctx context.Context, r client.Reader, user string) (*offloadingv1be
 }
 
 // originOf returns the ID of the consumer that a namespace was created for; empty for any other
-// namespace.
+// namespace. It is an error if the cache does not show the namespace yet.
 func originOf(ctx context.Context, r client.Reader, namespace string) (string, error) {
-	ns, err := ctl.Optional(ctx, r, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
-	if err != nil || ns == nil || ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
-		return "", err
+	var ns corev1.Namespace
+	if err := r.Get(ctx, types.NamespacedName{Name: namespace}, &ns); err != nil {
+		return "", fmt.Errorf("get namespace %s: %w", namespace, err)
+	}
+	if ns.Annotations[api.AnnotationManagedByNamespaceMap] == "" {
+		return "", nil
 	}
 	return ns.Labels[api.LabelRemoteClusterID], nil
 }

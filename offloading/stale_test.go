@@ -26,6 +26,8 @@ func TestStaleCache(t *testing.T) {
 	virtualNode := func(name string) *offloadingv1beta1.VirtualNode {
 		return &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "tenant-rome"}}
 	}
+	now.namespace("shop-rome", "rome")
+
 	t.Run("the last virtual node deletes the lease of all", func(t *testing.T) {
 		cached.create(virtualNode("first"))
 		cached.create(virtualNode("last"))
@@ -33,6 +35,14 @@ func TestStaleCache(t *testing.T) {
 		in, err := gatherDismantling(t.Context(), r, plan.VirtualNodeInput{Root: virtualNode("last")})
 		if err != nil || !in.Last {
 			t.Errorf("last: %v (%v)", in.Last, err)
+		}
+	})
+
+	t.Run("a slice waits for its namespace", func(t *testing.T) {
+		slice := &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome"}}
+		r := ctl.Reader{Reader: cached.cache()} // it reads any name, also an empty one
+		if in, err := gatherShadowEndpointSlice(t.Context(), r, slice, Options{}); err == nil {
+			t.Errorf("planned for consumer %q", in.Origin)
 		}
 	})
 }
