@@ -94,6 +94,9 @@ func (s admissionServer) mutatePod(ctx context.Context, r ctl.Reader, decoder ad
 		return admitted(&pod, plan.ReadmitPod(&pod, &old))
 	}
 	offloading, err := offloadingOf(ctx, r, req.Namespace)
+	if offloading == nil && err == nil { // the cache of this replica may be stale
+		offloading, err = offloadingOf(ctx, r.Live, req.Namespace)
+	}
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}

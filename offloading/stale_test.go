@@ -4,13 +4,19 @@
 package offloading
 
 import (
+	"encoding/json"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/offloading/plan"
@@ -43,6 +49,22 @@ func TestStaleCache(t *testing.T) {
 		r := ctl.Reader{Reader: cached.cache()} // it reads any name, also an empty one
 		if in, err := gatherShadowEndpointSlice(t.Context(), r, slice, Options{}); err == nil {
 			t.Errorf("planned for consumer %q", in.Origin)
+		}
+	})
+
+	t.Run("a pod of an offloaded namespace is admitted", func(t *testing.T) {
+		offloading := &offloadingv1beta1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Name: api.NamespaceOffloadingName, Namespace: "shop-rome"}}
+		now.create(offloading)
+		pod, err := json.Marshal(&corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Namespace: "shop-rome", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}}
+		response := admissionServer{}.mutatePod(t.Context(), r, admission.NewDecoder(scheme.New()), request)
+		if !response.Allowed {
+			t.Errorf("refused: %v", response.Result)
 		}
 	})
 }
