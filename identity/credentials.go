@@ -26,6 +26,7 @@ func (o Options) identities() ctl.Registrar {
 		Name: "identity",
 		Owns: []client.Object{&corev1.Secret{}, &authv1beta1.Renew{}},
 		Watches: []ctl.Watch{
+			{Kind: &corev1.Namespace{}, Map: inside(&authv1beta1.IdentityList{})},
 			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.IdentityList{})},
 			{Kind: &netv1beta1.Configuration{}, Map: identitiesOfPeer},
 			{Kind: &authv1beta1.Identity{}, Map: ofControlPlane},

@@ -23,6 +23,7 @@ func (o Options) nonces() ctl.Registrar {
 	return ctl.Controller[*corev1.Secret, plan.NonceInput]{
 		Name: "nonce",
 		Watches: []ctl.Watch{
+			{Kind: &corev1.Namespace{}, Map: inside(&corev1.SecretList{}, client.HasLabels{api.LabelNonce})},
 			{Kind: &corev1.Secret{}, Map: o.keyed(&corev1.SecretList{}, client.HasLabels{api.LabelSignedNonce})},
 			{Kind: &authv1beta1.Tenant{}, Map: challenges},
 		},
