@@ -10,8 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -26,11 +27,7 @@ import (
 // a request ends after seconds, and a tunnel in which neither side says anything after minutes.
 func TestAttackProxyConnections(t *testing.T) {
 	t.Parallel()
-	const (
-		one = 5
-		// idle is longer than a busy machine needs to send a byte and receive it.
-		idle = 5 * time.Second
-	)
+	const one = 5
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +46,8 @@ func TestAttackProxyConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := newServer(&handler{target: server.Addr().String(), log: klog.Logger{}, idle: idle})
+	proxy := newServer(&handler{target: server.Addr().String(), log: klog.Logger{}})
+	proxy.ReadHeaderTimeout = patience.Limit // no connection ends by itself while they are counted
 	defer func() { _ = proxy.Close() }()
 	go func() { _ = proxy.Serve(limited(listener, 100, one)) }() // ends with the proxy
 
@@ -84,12 +82,10 @@ func TestAttackProxyConnections(t *testing.T) {
 		t.Errorf("another address: %v", err)
 	}
 	_ = open[0].Close()
-	var talking net.Conn
-	for gaveUp := time.After(patience.Limit); talking == nil; {
-		conn, err := tunnel("127.0.0.2")
+	for gaveUp := time.After(patience.Limit); ; {
+		_, err := tunnel("127.0.0.2")
 		if err == nil {
-			talking = conn
-			continue
+			break
 		}
 		select {
 		case <-gaveUp:
@@ -97,29 +93,34 @@ func TestAttackProxyConnections(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	silent, err := tunnel("127.0.0.4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := silent.Read(make([]byte, 1))
-		ended <- err
-	}()
-	for said := make([]byte, 1); ; {
-		if _, err := talking.Write([]byte("x")); err != nil {
-			t.Fatalf("a tunnel that is used ends no later than a silent one: %v", err)
-		}
-		if _, err := io.ReadFull(talking, said); err != nil {
-			t.Fatalf("a tunnel that is used ends no later than a silent one: %v", err)
-		}
-		select {
-		case err := <-ended:
-			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("a silent tunnel stays: %v", err)
+	t.Run("silent tunnels end", silentTunnelsEnd)
+}
+
+// silentTunnelsEnd uses a tunnel seldom, and then no more: it ends idleTimeout after the last byte.
+func silentTunnelsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		user, client := net.Pipe()
+		server, echo := net.Pipe()
+		go func() { _, _ = io.Copy(echo, echo) }() // ends with the tunnel
+		ended := make(chan struct{})
+		go func() {
+			join(client, strings.NewReader(""), server)
+			_, _ = client.Close(), server.Close()
+			close(ended)
+		}()
+		for range 3 {
+			time.Sleep(idleTimeout - time.Second)
+			if _, err := user.Write([]byte("x")); err != nil {
+				t.Fatalf("write to a tunnel that is used: %v", err)
 			}
-			return
-		case <-time.After(50 * time.Millisecond): // the pace of somebody who says little
+			if _, err := io.ReadFull(user, make([]byte, 1)); err != nil {
+				t.Fatalf("read from a tunnel that is used: %v", err)
+			}
 		}
-	}
+		began := time.Now()
+		<-ended
+		if silent := time.Since(began); silent != idleTimeout {
+			t.Errorf("a silent tunnel ends after %s, want %s", silent, idleTimeout)
+		}
+	})
 }

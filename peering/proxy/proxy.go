@@ -9,7 +9,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +80,6 @@ type handler struct {
 	target  string
 	allowed []string
 	log     klog.Logger
-	idle    time.Duration // 0 = idleTimeout
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,14 +108,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = client.Close() }() // as above
-	join(client, io.LimitReader(buffered, int64(buffered.Reader.Buffered())), server, cmp.Or(h.idle, idleTimeout))
+	join(client, io.LimitReader(buffered, int64(buffered.Reader.Buffered())), server)
 }
 
 // join copies in both directions until both sides have closed theirs, or neither has sent anything
-// for a time. buffered holds what was read of the client together with its request.
-func join(client net.Conn, buffered io.Reader, server net.Conn, idle time.Duration) {
+// for idleTimeout. buffered holds what was read of the client together with its request.
+func join(client net.Conn, buffered io.Reader, server net.Conn) {
 	extend := func() {
-		end := time.Now().Add(idle)
+		end := time.Now().Add(idleTimeout)
 		_, _ = client.SetDeadline(end), server.SetDeadline(end) // fail only for closed connections
 	}
 	extend()
