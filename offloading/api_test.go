@@ -800,8 +800,8 @@ func (k cluster) isNotTaken(t *testing.T, foreign *corev1.Pod) {
 	})
 }
 
-// tellsRefusals shows that a pod which the API server refuses is reported on the ShadowPod, in time
-// for the consumer to show it within 5 s, and that the creation is retried.
+// tellsRefusals shows that a pod which the API server refuses is reported on the ShadowPod, and that
+// the creation is retried.
 func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	ctx := t.Context()
@@ -809,24 +809,16 @@ func (k cluster) tellsRefusals(t *testing.T, consumer client.Client, shadow *off
 	if err := consumer.Create(ctx, shadow); err != nil {
 		t.Fatal(err)
 	}
-	made := time.Now()
-	var told eventsv1.Event
 	k.until(t, "event about the refusal", func(ctx context.Context) error {
 		var events eventsv1.EventList
 		err := k.List(ctx, &events, client.InNamespace(shadow.Namespace))
-		at := slices.IndexFunc(events.Items, func(e eventsv1.Event) bool {
+		if err == nil && !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 			return e.Reason == "ApplyRefused" && e.Regarding.Name == shadow.Name && strings.Contains(e.Note, "violates PodSecurity")
-		})
-		if err == nil && at < 0 {
+		}) {
 			err = fmt.Errorf("none among %d", len(events.Items))
-		} else if err == nil {
-			told = events.Items[at]
 		}
 		return err
 	})
-	if took := told.EventTime.Sub(made); took > 4*time.Second {
-		t.Errorf("the refusal was told after %s", took)
-	}
 	k.until(t, "condition", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(shadow), shadow)
 		if err == nil && !meta.IsStatusConditionTrue(shadow.Status.Conditions, desired.ConditionStalled) {

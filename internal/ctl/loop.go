@@ -86,8 +86,7 @@ func (l *loop) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	case refusal(err):
 		log.FromContext(ctx).V(1).Info("refused", "error", err.Error())
 		l.refused.Add(req)
-		after := min(max(l.refusedFor(req.NamespacedName, err), refusalRetry), refusedInterval)
-		return reconcile.Result{RequeueAfter: after}, nil
+		return reconcile.Result{RequeueAfter: l.retryAfter(req.NamespacedName, err)}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
@@ -183,6 +182,11 @@ func (l *loop) refusedFor(key types.NamespacedName, err error) time.Duration {
 		l.refusedSince[key] = since
 	}
 	return time.Since(since)
+}
+
+// retryAfter returns the time until a refused root is tried again: as long as it has been refused.
+func (l *loop) retryAfter(key types.NamespacedName, err error) time.Duration {
+	return min(max(l.refusedFor(key, err), refusalRetry), refusedInterval)
 }
 
 // refusal reports whether a user has to change something: a policy, a quota or the object itself. A

@@ -7,12 +7,17 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/liqo-go/liqo/internal/desired"
 )
 
 // anything finds an empty object of any name.
@@ -33,6 +38,24 @@ func TestAForbiddenReadIsAnError(t *testing.T) {
 	if _, err := l.Reconcile(t.Context(), reconcile.Request{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the reconciliation ends with %v", err)
 	}
+}
+
+// TestRefusalsAreReportedSoon: a lasting refusal is no verdict at once, and one after less than 4 s, so
+// that a consumer is told within 5 s of its creation that a pod is refused.
+func TestRefusalsAreReportedSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &loop{refusedSince: map[types.NamespacedName]time.Time{}}
+		key := types.NamespacedName{Namespace: "shop", Name: "web"}
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", nil)
+		began := time.Now()
+		for l.verdictAfter(key, desired.Verdict{}, refused).State != desired.Blocked {
+			time.Sleep(l.retryAfter(key, refused))
+		}
+		if took := time.Since(began); took < refusalReported || took > 4*time.Second {
+			t.Errorf("a refusal is reported after %s, want %s to 4 s", took, refusalReported)
+		}
+	})
 }
 
 // TestUntypedKeepsAll shows that untyped copies every field of a controller, also fields added later.

@@ -28,7 +28,6 @@ var timedExceptions = map[string]string{
 	"network/gateway: TestFaultsAreNamed":               "waits for a while without a change, with no bound",
 	"network/gateway: TestPeering":                      "holds for a while: a slow machine looks less often",
 	"offloading: goesBack":                              "a lower bound: slowness cannot break it",
-	"offloading: tellsRefusals":                         "an upper bound found when the rule came",
 	"peering: TestForeignClusterSumsUp":                 "events per elapsed time: slowness allows more",
 	"reflection/replication: TestAttackStatusFillsEtcd": "writes per elapsed time: slowness allows more",
 	"reflection: TestAttackRefusalsFillEtcd":            "a lower bound: slowness cannot break it",
