@@ -102,26 +102,32 @@ type hostile struct {
 	want    string
 }
 
-// soon is a context for a request that must fail soon.
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+// patient are the bounds of a peer without that of time, which a busy machine may exceed first.
+func patient(b bounds) bounds {
+	b.time = patience.Limit
+	return b
+}
+
+// limited is a context for a request that must fail by itself.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 func list(t *testing.T, c *kubernetes.Clientset) error {
-	_, err := c.CoreV1().Pods("shop").List(soon(t), metav1.ListOptions{})
+	_, err := c.CoreV1().Pods("shop").List(limited(t), metav1.ListOptions{})
 	return err
 }
 
 func get(t *testing.T, c *kubernetes.Clientset) error {
-	_, err := c.CoreV1().Pods("shop").Get(soon(t), "web", metav1.GetOptions{})
+	_, err := c.CoreV1().Pods("shop").Get(limited(t), "web", metav1.GetOptions{})
 	return err
 }
 
 // watchOne returns the error that ends a watch.
 func watchOne(t *testing.T, c *kubernetes.Clientset) error {
-	w, err := c.CoreV1().Pods("shop").Watch(soon(t), metav1.ListOptions{})
+	w, err := c.CoreV1().Pods("shop").Watch(limited(t), metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -176,7 +182,7 @@ func TestAttackEndlessResponse(t *testing.T) {
 				}
 				h.body(counter{w, &sent}, &sent)
 			})
-			err := within(t, 512<<20, func() error { return h.ask(t, clientOf(t, server, ordinary)) })
+			err := within(t, 512<<20, func() error { return h.ask(t, clientOf(t, server, patient(ordinary))) })
 			want := strings.ReplaceAll(h.want, "HOST", server.Listener.Addr().String())
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
@@ -299,7 +305,7 @@ func podText(i int) string {
 // are not affected.
 func TestAttackEndlessObjects(t *testing.T) {
 	t.Parallel()
-	b := ordinary
+	b := patient(ordinary)
 	b.list, b.cache, b.event = 1<<20, 2<<20, 1<<16
 	const limit = 4 << 10 // more pods than b.cache has room for
 	added := func(w io.Writer, from int) {
@@ -391,7 +397,7 @@ func TestAttackTenPeers(t *testing.T) {
 					_, err = fmt.Fprintf(w, next, i)
 				}
 			})
-			clients := clientOf(t, server, few)
+			clients := clientOf(t, server, patient(few))
 			for c := range caches {
 				lw := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "pods", fmt.Sprint("shop-", c), fields.Everything())
 				i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, semantics(c%2 == 0)), &corev1.Pod{}, 0, nil)
@@ -472,7 +478,7 @@ func TestAttackRestoredEtcd(t *testing.T) {
 			t.Parallel()
 			server := serverOf(t, history(0))
 			var unanswered atomic.Int64
-			i := informer(t, clientOf(t, server, ordinary, func(rt http.RoundTripper) http.RoundTripper { return counting{rt, &unanswered} }), watchList)
+			i := informer(t, clientOf(t, server, patient(ordinary), func(rt http.RoundTripper) http.RoundTripper { return counting{rt, &unanswered} }), watchList)
 			holdsChanged(t, i)
 			address := server.Listener.Addr().String()
 			_ = server.Listener.Close() // new connections are refused
@@ -508,7 +514,7 @@ func TestAttackRestoredEtcdWithoutOutage(t *testing.T) {
 			before, after := history(0), history(1)
 			answers.Store(&before)
 			server := serverOf(t, func(w http.ResponseWriter, r *http.Request) { (*answers.Load())(w, r) })
-			i := informer(t, clientOf(t, server, ordinary), watchList)
+			i := informer(t, clientOf(t, server, patient(ordinary)), watchList)
 			holdsChanged(t, i)
 			answers.Store(&after)
 			server.CloseClientConnections()
@@ -530,7 +536,7 @@ func TestAttackRestoredEtcdWithoutOutage(t *testing.T) {
 						w.WriteHeader(status)
 					}
 				})
-				i := informer(t, clientOf(t, server, ordinary), watchList)
+				i := informer(t, clientOf(t, server, patient(ordinary)), watchList)
 				holdsChanged(t, i)
 				stop()
 				holdsBackup(t, i)
@@ -565,7 +571,7 @@ func TestBrokenWatchIsResumed(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	clients := clientOf(t, server, ordinary)
+	clients := clientOf(t, server, patient(ordinary))
 	i := informer(t, clients, true)
 	for n := range breaks + 1 {
 		wait(t, "an event of each watch", func() bool {
@@ -600,7 +606,7 @@ func TestBrokenWatchIsResumed(t *testing.T) {
 func TestLargeListsComeInPages(t *testing.T) {
 	t.Parallel()
 	const pods = 3000
-	b := ordinary
+	b := patient(ordinary)
 	b.list, b.cache = 1<<20, 8<<20
 	server := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", jsonType)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
@@ -116,7 +117,7 @@ func TestFollowASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	secrets := clients.CoreV1().Secrets("default")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig"}, Data: map[string][]byte{"kubeconfig": []byte("{}")}}
@@ -142,6 +143,6 @@ func TestFollowASecret(t *testing.T) {
 		<-time.After(10 * time.Millisecond)
 	}
 	if ctx.Err() != nil {
-		t.Errorf("token is still %q", peer.Credentials().BearerToken)
+		t.Errorf("gave up after %s: waited for the token \"two\", it is %q", patience.Limit, peer.Credentials().BearerToken)
 	}
 }
