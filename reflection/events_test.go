@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
@@ -63,8 +64,8 @@ func TestNewsWait(t *testing.T) {
 		select {
 		case level := <-written:
 			return level
-		case <-time.After(time.Minute):
-			t.Fatal("no event is written")
+		case <-time.After(patience.Limit):
+			t.Fatalf("gave up after %s: waited for an event to be written", patience.Limit)
 			return ""
 		}
 	}

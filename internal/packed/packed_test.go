@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // pod has a value of every sort that has an encoding of its own.
@@ -141,8 +142,8 @@ func (s seen) expect(t *testing.T, want ...string) {
 			if got != each {
 				t.Errorf("told of %q, not of %q", got, each)
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("not told of %q within 10 s", each)
+		case <-time.After(patience.Limit):
+			t.Fatalf("gave up after %s: waited to be told of %q", patience.Limit, each)
 		}
 	}
 }

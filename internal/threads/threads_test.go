@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestKeep raises and lowers the load. Each line is one second.
@@ -97,7 +99,7 @@ func TestKeepLeavesDecisions(t *testing.T) {
 	use(true)
 	all := runtime.GOMAXPROCS(0)
 	t.Setenv("GOMAXPROCS", "3")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	Keep(ctx) // has nothing to do, and returns at once
 	if ctx.Err() != nil || runtime.GOMAXPROCS(0) != all {
@@ -106,7 +108,7 @@ func TestKeepLeavesDecisions(t *testing.T) {
 }
 
 func TestCPUTime(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	for began := cpuTime(); cpuTime() < began+20*time.Millisecond; {
 		if ctx.Err() != nil {
