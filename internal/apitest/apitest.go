@@ -104,25 +104,32 @@ func (s *Server) Stop() {
 
 // launch starts a server and installs the CRDs. It retries if the processes end early.
 func launch(ctx context.Context) (*Server, error) {
-	s, err := start(ctx)
+	present := installed.Load()
+	s, err := start(ctx, present)
 	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
 		fmt.Fprintf(os.Stderr, "start API server again: %v\n", err)
-		s, err = start(ctx)
+		s, err = start(ctx, present)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = installCRDs(ctx, s.Config); err == nil {
-		err = s.state.record(ctx)
+	now, err := installCRDs(ctx, s.Config, present)
+	if err == nil {
+		err = s.state.record(ctx, present)
 	}
 	if err != nil {
 		s.Stop()
 		return nil, err
 	}
+	if present == nil {
+		now.stored = s.state.first
+		installed.CompareAndSwap(nil, now)
+	}
 	return s, nil
 }
 
-func start(ctx context.Context) (_ *Server, err error) {
+// start starts a server that finds an installation in its etcd, if there is one.
+func start(ctx context.Context, present *installation) (_ *Server, err error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -156,22 +163,30 @@ func start(ctx context.Context) (_ *Server, err error) {
 			kill()
 		}
 	}()
-	for _, command := range [][]string{
-		append([]string{filepath.Join(bin, "etcd")}, etcdArgs(dir, ports[0], ports[1])...),
-		append([]string{filepath.Join(bin, "kube-apiserver")}, apiServerArgs(dir, ports[0], ports[2])...),
-	} {
-		end, err := run(ended, dir, command...)
-		if err != nil {
-			return nil, err
-		}
-		kills = append(kills, end)
-	}
 	s := &Server{kill: kill, caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
 		// The client of a test has no rate limit.
 		QPS: -1,
 	}}
+	spawn := func(program string, args []string) error {
+		end, err := run(ended, dir, append([]string{filepath.Join(bin, program)}, args...)...)
+		if err == nil {
+			kills = append(kills, end)
+		}
+		return err
+	}
+	if err := spawn("etcd", etcdArgs(dir, ports[0], ports[1])); err != nil {
+		return nil, err
+	}
+	if present != nil {
+		if err := s.state.seed(ctx, present); err != nil {
+			return nil, fmt.Errorf("%w\netcd: %s", err, tail(dir, "etcd"))
+		}
+	}
+	if err := spawn("kube-apiserver", apiServerArgs(dir, ports[0], ports[2])); err != nil {
+		return nil, err
+	}
 	return s, waitReady(ctx, s.Config, dir)
 }
 

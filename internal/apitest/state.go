@@ -61,17 +61,40 @@ func admits(group string) bool {
 	return strings.HasPrefix(group, "validatingadmissionpolic") || strings.HasSuffix(group, "webhookconfigurations")
 }
 
-// record stores the content of etcd as its first state.
-func (s *state) record(ctx context.Context) error {
-	pairs, revision, err := s.read(ctx, nil)
-	if err != nil {
-		return err
-	}
-	s.revision, s.first = revision, map[string][]byte{}
-	for _, p := range pairs {
-		if key := string(p.Key); !kept(key) {
-			s.first[key] = p.Value
+// record stores the content of etcd as its first state. The API server adds some of its objects
+// when it is ready already, so this waits for all keys of an installation.
+func (s *state) record(ctx context.Context, present *installation) error {
+	missing := ""
+	if err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pairs, revision, err := s.read(ctx, nil)
+		s.revision, s.first = revision, map[string][]byte{}
+		for _, p := range pairs {
+			if key := string(p.Key); !kept(key) {
+				s.first[key] = p.Value
+			}
 		}
+		missing = present.missing(s.first)
+		return missing == "", err
+	}); err != nil {
+		return fmt.Errorf("wait for %q in etcd: %w", missing, err)
+	}
+	return nil
+}
+
+// seed writes the CRDs of an installation as soon as etcd answers.
+func (s *state) seed(ctx context.Context, present *installation) (err error) {
+	var operations []any
+	for key, value := range present.stored {
+		if group(key) == "apiextensions.k8s.io" {
+			operations = append(operations, map[string]any{"request_put": pair{[]byte(key), value}})
+		}
+	}
+	var answer struct{}
+	if wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err = s.ask(ctx, "/v3/kv/txn", map[string]any{"success": operations}, &answer)
+		return err == nil, nil
+	}) != nil {
+		return fmt.Errorf("wait for etcd: %w, last answer: %w", context.Cause(ctx), err)
 	}
 	return nil
 }
