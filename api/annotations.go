@@ -36,6 +36,9 @@ const (
 	AnnotationPeers = "ipam.liqo.io/peers"
 	// AnnotationPort on the IP of an endpoint of the API server is the port of the endpoint.
 	AnnotationPort = "ipam.liqo.io/port"
+	// AnnotationFormerUntil of a gateway server's Service is the time (RFC 3339) until which it has
+	// ports for node ports that others replaced. Controller wg-gateway-server writes it.
+	AnnotationFormerUntil = "networking.liqo.io/former-node-ports-until"
 	// AnnotationDefault on an object of the installation is the default it was last made or changed to, as JSON. What
 	// users change on the object stays until the default of the same field changes.
 	AnnotationDefault = "liqo.io/default"

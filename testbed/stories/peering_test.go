@@ -116,13 +116,7 @@ func peerInBand(t *testing.T) {
 	deleteGateway(rome)(t)
 	deleteGateway(milan)(t)
 	reflects(t, "inside", "after-the-gateways")
-	const port = "30999"
-	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "gatewayservers", "rome", "--type=merge", "-p", `{"spec":{"endpoint":{"nodePort":`+port+`}}}`)
-	eventually(t, "rome dials the new port", func() (string, bool) {
-		got, err := rome.ask("-n", "liqo-tenant-milan", "get", "gatewayclients", "milan", "-o", "jsonpath={.spec.endpoint.port}")
-		return got, err == nil && got == port
-	})
-	reflects(t, "inside", "after-the-port")
+	serverMoves(t)
 
 	peer(milan)
 	for _, c := range []cluster{rome, milan} {
@@ -153,6 +147,33 @@ func peerInBand(t *testing.T) {
 	leave()
 	back()
 	restored()
+}
+
+// serverMoves changes the node port of milan's server, in band: alone, while the server's pod is killed, and by deleting
+// the Service while the client begins anew. Rome learns the new port only through the tunnel.
+func serverMoves(t *testing.T) {
+	t.Helper()
+	port := func(port string) {
+		t.Helper()
+		milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "gatewayservers", "rome", "--type=merge", "-p", `{"spec":{"endpoint":{"nodePort":`+port+`}}}`)
+	}
+	follows := func(port, proof string) {
+		t.Helper()
+		eventually(t, "rome dials port "+port, func() (string, bool) {
+			got, err := rome.ask("-n", "liqo-tenant-milan", "get", "gatewayclients", "milan", "-o", "jsonpath={.spec.endpoint.port}")
+			return got, err == nil && got == port
+		})
+		reflects(t, "inside", proof)
+	}
+	port("30999")
+	follows("30999", "after-the-port")
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "pod", activeGateway(t, milan).name, "--wait=false", "--force", "--grace-period=0")
+	port("30998")
+	follows("30998", "after-pod-and-port")
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "patch", "gatewayservers", "rome", "--type=merge", "-p", `{"spec":{"endpoint":{"nodePort":null}}}`)
+	milan.kubectl(t, "-n", "liqo-tenant-rome", "delete", "service", "gw-rome")
+	deleteGateway(rome, "--force", "--grace-period=0")(t)
+	follows("30998", "after-the-service")
 }
 
 // bothDirections, while rome is peered with milan: milan uses rome over the same tunnel, and leaves again,

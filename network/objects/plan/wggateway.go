@@ -5,6 +5,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdh"
 	"encoding/base64"
 	"fmt"
@@ -92,6 +93,8 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 	run.resolveTargets(service)
 	service.Spec.PublishNotReadyAddresses = service.Spec.PublishNotReadyAddresses || w.alone()
 	w.follow(service)
+	former := in.keepNodePorts(service)
+	plan.RequeueAfter = cmp.Or(min(plan.RequeueAfter, former), plan.RequeueAfter, former)
 	if len(plan.Preserve) > 0 && in.Service != nil {
 		plan.Preserve = append(plan.Preserve, service) // it leads to pods as the Deployment will have them
 	} else {

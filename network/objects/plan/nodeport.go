@@ -1,0 +1,105 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/liqo-go/liqo/api"
+	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+)
+
+// formerFor is how long a node port serves that another has replaced. A client in band learns of the
+// other only through the tunnel, which may fail before: new flows go to the port that it knows, and
+// the flow that nodes know ends with the server's pod. An hour outlasts restarts of both clusters.
+const formerFor = time.Hour
+
+// formerPrefix begins the names of Service ports that serve a former node port.
+const formerPrefix = "former-"
+
+func isFormer(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, formerPrefix) }
+
+// keepNodePorts gives a Service that was deleted the node ports that clients know. If they know
+// others, it adds a port for each, for formerFor. It returns how long such ports stay; 0 = there are
+// none.
+//
+//	asked for   status.endpoint   node ports of the Service
+//	30742       30742             30742
+//	30999       30742             30999, 30742
+//	30999       30999             30999, 30742 until AnnotationFormerUntil
+func (in WgServerInput) keepNodePorts(service *corev1.Service) time.Duration {
+	if service.Spec.Type != corev1.ServiceTypeNodePort {
+		return 0
+	}
+	live := &corev1.Service{}
+	if in.Service != nil {
+		live = in.Service
+	}
+	known := endpointPorts(in.Root.Status.Endpoint)
+	until, _ := time.Parse(time.RFC3339, live.Annotations[api.AnnotationFormerUntil]) // absent = over
+	var current []int32
+	var former []corev1.ServicePort
+	for i := range service.Spec.Ports {
+		p := &service.Spec.Ports[i]
+		byNodePort := i < len(known) && known[i] != p.Port // else a load balancer's
+		if byNodePort && in.Service == nil {
+			p.NodePort = cmp.Or(p.NodePort, known[i])
+		}
+		nodePort := cmp.Or(p.NodePort, nodePortOf(live, p))
+		current = append(current, nodePort)
+		if byNodePort && nodePort != 0 && nodePort != known[i] {
+			former = append(former, formerPort(*p, known[i]))
+			until = in.Now.Add(formerFor)
+		}
+	}
+	for _, p := range live.Spec.Ports {
+		again := func(f corev1.ServicePort) bool { return f.NodePort == p.NodePort }
+		if isFormer(p) && in.Now.Before(until) && !slices.ContainsFunc(former, again) {
+			former = append(former, p)
+		}
+	}
+	former = slices.DeleteFunc(former, func(p corev1.ServicePort) bool { return slices.Contains(current, p.NodePort) })
+	if len(former) == 0 {
+		return 0
+	}
+	service.Spec.Ports[0].Name = cmp.Or(service.Spec.Ports[0].Name, "tunnel") // only a single port may lack a name
+	service.Spec.Ports = append(service.Spec.Ports, former...)
+	service.Annotations = labels.Merge(service.Annotations,
+		map[string]string{api.AnnotationFormerUntil: until.UTC().Format(time.RFC3339)})
+	return until.Sub(in.Now)
+}
+
+// formerPort returns a port that leads where p does, for a node port.
+func formerPort(p corev1.ServicePort, nodePort int32) corev1.ServicePort {
+	p.Name, p.Port, p.NodePort = fmt.Sprint(formerPrefix, nodePort), nodePort, nodePort
+	return p
+}
+
+// nodePortOf returns the node port that a Service has for one of its ports; 0 = none.
+func nodePortOf(s *corev1.Service, of *corev1.ServicePort) int32 {
+	for _, p := range s.Spec.Ports {
+		if p.Port == of.Port && cmp.Or(p.Protocol, corev1.ProtocolTCP) == cmp.Or(of.Protocol, corev1.ProtocolTCP) {
+			return p.NodePort
+		}
+	}
+	return 0
+}
+
+// endpointPorts returns the ports of an endpoint; nil if it is nil.
+func endpointPorts(e *netv1beta1.EndpointStatus) []int32 {
+	switch {
+	case e == nil:
+		return nil
+	case len(e.Ports) > 0:
+		return e.Ports
+	}
+	return []int32{e.Port}
+}
