@@ -28,10 +28,12 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
-// patience bounds all actions but Await. It is long for machines that do many things at once.
-const patience = 30 * time.Second
+// limit bounds all actions but Await.
+const limit = patience.Limit
 
 // polling is how often a page is asked for what is waited for.
 const polling = 10 * time.Millisecond
@@ -64,7 +66,7 @@ func Start(callers context.Context) (*Browser, error) {
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")))
 	b := &Browser{ctx: ctx}
 	b.close = sync.OnceFunc(func() {
-		limited, stop := context.WithTimeout(ctx, patience)
+		limited, stop := context.WithTimeout(ctx, limit)
 		defer stop()
 		if chromedp.Cancel(limited) != nil { // it has crashed, or does not end
 			kill()
@@ -143,7 +145,7 @@ func run[T any](b *Browser, within time.Duration, action chromedp.Action[T]) (T,
 }
 
 func (b *Browser) do(what string, action chromedp.Action[chromedp.Void]) error {
-	if _, err := run(b, patience, action); err != nil {
+	if _, err := run(b, limit, action); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
@@ -192,7 +194,7 @@ func (b *Browser) shown() string {
 
 // Click waits for a link, button or summary with a text, and clicks on it once nothing covers it.
 func (b *Browser) Click(text string) error {
-	at, err := await[[]float64](b, patience, `(text) => {
+	at, err := await[[]float64](b, limit, `(text) => {
 		const it = [...document.querySelectorAll("a, button, summary")].find(
 			(e) => (e.innerText ?? e.textContent).trim() === text);
 		if (!it) return;
@@ -212,7 +214,7 @@ func (b *Browser) Press(keys string) error { return b.do("press keys", chromedp.
 
 // Eval evaluates JavaScript in the page, waits for the result if it is a promise, and decodes it as JSON.
 func (b *Browser) Eval(script string, into any) error {
-	text, err := run(b, patience, chromedp.Evaluate[[]byte](script, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
+	text, err := run(b, limit, chromedp.Evaluate[[]byte](script, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
 	if err != nil {
 		return fmt.Errorf("evaluate %.60s: %w", script, err)
 	}
@@ -226,20 +228,20 @@ func (b *Browser) Resize(width, height int64) error {
 
 // Scheme chooses what pages prefer: "light" or "dark".
 func (b *Browser) Scheme(name string) error {
-	_, err := run(b, patience, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	_, err := run(b, limit, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
 	return err
 }
 
 // Scripts lets pages that are opened from now on run scripts, or not.
 func (b *Browser) Scripts(allowed bool) error {
-	_, err := run(b, patience, command(emulation.SetScriptExecutionDisabled,
+	_, err := run(b, limit, command(emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: !allowed}))
 	return err
 }
 
 // Picture returns what the window shows as PNG.
-func (b *Browser) Picture() ([]byte, error) { return run(b, patience, chromedp.CaptureScreenshot()) }
+func (b *Browser) Picture() ([]byte, error) { return run(b, limit, chromedp.CaptureScreenshot()) }
 
 // command returns an action that sends a command of the protocol.
 func command[P, R any](c cdp.Command[P, R], parameters P) chromedp.Action[R] {

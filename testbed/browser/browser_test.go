@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // site serves pages by path. All but /bad have no script.
@@ -39,7 +41,7 @@ func site(t *testing.T) string {
 
 func start(t *testing.T) *Browser {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(stop)
 	b, err := Start(ctx)
 	if err != nil {
@@ -62,9 +64,9 @@ func must(t *testing.T, errs ...error) {
 // TestDrive: links are followed with mouse and keys, and texts are found once they can be seen.
 func TestDrive(t *testing.T) {
 	b, home := start(t), site(t)
-	must(t, b.Open(home+"/first"), b.Await(patience, "h1", "/first"), b.Await(patience, "svg", ""),
-		b.Click("Go on"), b.Await(patience, "h1", "/next"), b.Click("Drawn"), b.Await(patience, "h1", "/drawn"),
-		b.Press(Tab), b.Press(Enter), b.Await(patience, "h1", "/next"))
+	must(t, b.Open(home+"/first"), b.Await(limit, "h1", "/first"), b.Await(limit, "svg", ""),
+		b.Click("Go on"), b.Await(limit, "h1", "/next"), b.Click("Drawn"), b.Await(limit, "h1", "/drawn"),
+		b.Press(Tab), b.Press(Enter), b.Await(limit, "h1", "/next"))
 	if text, err := b.Text("body"); err != nil || strings.Contains(text, "unseen") {
 		t.Error(text, err)
 	}
@@ -80,7 +82,7 @@ func TestDrive(t *testing.T) {
 func TestAwaitTextInPlace(t *testing.T) {
 	b := start(t)
 	must(t, b.Open(site(t)+"/first"), b.Eval(`setTimeout(() => {
-		document.querySelector("h1").firstChild.nodeValue = "later"; }, 300)`, new(int)), b.Await(5*time.Second, "h1", "later"))
+		document.querySelector("h1").firstChild.nodeValue = "later"; }, 300)`, new(int)), b.Await(limit, "h1", "later"))
 }
 
 // TestSettings: the window and what pages prefer and may do change.
@@ -90,7 +92,7 @@ func TestSettings(t *testing.T) {
 	var got string
 	must(t, b.Eval(`innerWidth + " " + matchMedia("(prefers-color-scheme: dark)").matches`, &got))
 	picture, err := b.Picture()
-	must(t, err, b.Scripts(false), b.Open(home+"/bad"), b.Await(patience, "body", "bad"))
+	must(t, err, b.Scripts(false), b.Open(home+"/bad"), b.Await(limit, "body", "bad"))
 	if got != "360 true" || http.DetectContentType(picture) != "image/png" {
 		t.Error(got, len(picture))
 	}
@@ -104,12 +106,15 @@ func TestSettings(t *testing.T) {
 // TestComplaints: everything that a page does wrong is listed.
 func TestComplaints(t *testing.T) {
 	b, home := start(t), site(t)
-	must(t, b.Open(home+"/bad"), b.Await(patience, "body", "bad"))
-	all := strings.Join(b.Complaints(), "\n")
+	must(t, b.Open(home+"/bad"), b.Await(limit, "body", "bad"))
 	for _, want := range []string{`console: "one" 1`, "exception", "two", "404", "security: ", "style-src",
 		"request to another host: http://other.example/x"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no %q in %s", want, all)
+		all := ""
+		if err := wait.PollUntilContextTimeout(t.Context(), polling, limit, true, func(context.Context) (bool, error) {
+			all = strings.Join(b.Complaints(), "\n") // Chromium tells of them in its own time
+			return strings.Contains(all, want), nil
+		}); err != nil {
+			t.Errorf("gave up after %s: waited for %q in the complaints, which are\n%s", limit, want, all)
 		}
 	}
 }
@@ -134,7 +139,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, ended := range map[string]bool{"by Close": false, "with its context": true} {
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), limit)
 		b, err := Start(ctx)
 		must(t, err)
 		if len(left()) < 3 {

@@ -47,7 +47,7 @@ func startDemo(t *testing.T) *demo {
 		must(t, <-ended)
 	})
 	d.Browser = start(t)
-	must(t, d.Open(server.URL()), d.Await(patience, "h1", "Map"))
+	must(t, d.Open(server.URL()), d.Await(limit, "h1", "Map"))
 	return d
 }
 
@@ -71,7 +71,7 @@ func TestDashboard(t *testing.T) {
 // followLinks clicks from the map to each view.
 func followLinks(t *testing.T, d *demo) {
 	for _, v := range views {
-		must(t, d.Open(d.address), d.Click(v.link), d.Await(patience, "h1", v.heading))
+		must(t, d.Open(d.address), d.Click(v.link), d.Await(limit, "h1", v.heading))
 		var got string
 		must(t, d.Eval("location.pathname + ' ' + document.title", &got))
 		if !strings.HasPrefix(got, v.path+" "+v.heading) {
@@ -102,7 +102,7 @@ func typeOnly(t *testing.T, d *demo) {
 				t.Fatalf("%d times Tab do not lead to %q", pressed, v.link)
 			}
 		}
-		must(t, d.Press(Enter), d.Await(patience, "h1", v.heading))
+		must(t, d.Press(Enter), d.Await(limit, "h1", v.heading))
 	}
 	must(t, d.Open(d.address), d.Press(Tab), d.Press(Enter), d.Press(Tab))
 	var first string
@@ -117,21 +117,21 @@ func seeChanges(t *testing.T, d *demo) {
 	hidden := *recorded
 	hidden.Hidden = map[string]string{"Secret": "may not list"}
 	d.snapshots.Renew(func() *view.Snapshot { return &hidden })
-	must(t, d.Open(d.address), d.Click("Not shown"), d.Await(patience, "details", "may not list"))
+	must(t, d.Open(d.address), d.Click("Not shown"), d.Await(limit, "details", "may not list"))
 	broken := hidden
 	broken.Connections.Items = append(broken.Connections.Items[:0:0], hidden.Connections.Items...)
 	for i := range broken.Connections.Items {
 		broken.Connections.Items[i].Status.Value = "Connecting"
 	}
 	d.snapshots.Renew(func() *view.Snapshot { return &broken })
-	must(t, d.Await(patience, ".wire.down", "Connecting"), d.Await(patience, "#peer-turin", "Connecting"))
+	must(t, d.Await(limit, ".wire.down", "Connecting"), d.Await(limit, "#peer-turin", "Connecting"))
 	var kept bool
 	must(t, d.Eval(`document.activeElement.tagName === "SUMMARY" && document.querySelector("details").open`, &kept))
 	if !kept {
 		t.Error("the page lost focus or open details when it changed")
 	}
 	d.snapshots.Renew(func() *view.Snapshot { return recorded })
-	must(t, d.Await(patience, "#peer-turin", "Connected"))
+	must(t, d.Await(limit, "#peer-turin", "Connected"))
 }
 
 // nameEverything checks what screen readers announce: language, landmarks, headings, and names of links, tables,
@@ -221,7 +221,7 @@ func doWithoutScripts(t *testing.T, d *demo) {
 	for _, v := range views {
 		must(t, d.Scripts(true), d.Open(d.address+v.path))
 		with, err := d.Text("main")
-		must(t, err, d.Scripts(false), d.Open(d.address+v.path), d.Await(patience, "header", "Reload the page"))
+		must(t, err, d.Scripts(false), d.Open(d.address+v.path), d.Await(limit, "header", "Reload the page"))
 		without, err := d.Text("main")
 		must(t, err)
 		if with != without {
