@@ -311,7 +311,7 @@ func replayed(t *testing.T, rome cluster, tenant *authv1beta1.Tenant, nonce []by
 		}), err
 	})
 	if err != nil {
-		t.Errorf("no event tells of the replay: %v", err)
+		t.Errorf("gave up after %s: waited for an event that tells of the replay: %v", patience.Limit, err)
 	}
 }
 
@@ -455,7 +455,7 @@ func (c cluster) until(t *testing.T, claim string, obj client.Object, holds func
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		t.Fatalf("%s: %v\n%+v", claim, err, obj)
+		t.Fatalf("%+v\ngave up after %s: waited until %s, as the object above is not: %v", obj, patience.Limit, claim, err)
 	}
 }
 
@@ -468,7 +468,7 @@ func (c cluster) gone(t *testing.T, objects ...client.Object) {
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
 		if err != nil {
-			t.Fatalf("%T %s is still there: %v", obj, client.ObjectKeyFromObject(obj), err)
+			t.Fatalf("gave up after %s: waited for the end of %T %s: %v", patience.Limit, obj, client.ObjectKeyFromObject(obj), err)
 		}
 	}
 }
@@ -520,7 +520,7 @@ func strangersRequest(t *testing.T, c cluster, request []byte) *certificatesv1.C
 		return true, err
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("gave up after %s: waited for the rights of mallory: %v", patience.Limit, err)
 	}
 	return stranger
 }

@@ -222,7 +222,7 @@ func (k cluster) until(t *testing.T, what string, met func(ctx context.Context) 
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", what, last)
+		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
 	}
 }
 

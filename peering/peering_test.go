@@ -250,7 +250,7 @@ func until(t *testing.T, c client.Client, claim string, obj client.Object, holds
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		t.Fatalf("%s: %v\n%+v", claim, err, obj)
+		t.Fatalf("%+v\ngave up after %s: waited until %s, as the object above is not: %v", obj, patience.Limit, claim, err)
 	}
 }
 

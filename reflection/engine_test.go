@@ -217,7 +217,7 @@ func (w *world) eventually(what string, check func(ctx context.Context) error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		w.Fatalf("%s: %v", what, last)
+		w.Fatalf("gave up after %s: %s; last: %v", patience.Limit, what, last)
 	}
 }
 

@@ -35,7 +35,8 @@ func TestMemoryIsReturned(t *testing.T) {
 		return resident(t)-before < burst/4, nil
 	})
 	if err != nil {
-		t.Errorf("%d MB more than before are resident", resident(t)-before)
+		t.Errorf("gave up after %s: waited until memory is returned, %d MB more than before are resident",
+			patience.Limit, resident(t)-before)
 	}
 }
 

@@ -238,7 +238,7 @@ func (c consumer) until(t *testing.T, claim string, object client.Object, holds 
 		return err == nil && holds(), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		t.Fatalf("%s: %v\n%+v", claim, err, object)
+		t.Fatalf("%+v\ngave up after %s: waited until %s, as the object above is not: %v", object, patience.Limit, claim, err)
 	}
 }
 

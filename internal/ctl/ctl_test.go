@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -204,7 +203,7 @@ func eventually(t *testing.T, want string, got func() string) {
 		return last == want, nil
 	})
 	if err != nil {
-		t.Fatalf("after %s: (-want +got)\n%s", patience.Limit, cmp.Diff(want, last))
+		t.Fatalf("gave up after %s: waited for %.200q, last is %.2000q", patience.Limit, want, last)
 	}
 }
 

@@ -319,7 +319,7 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", what, last)
+		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
 	}
 }
 

@@ -74,9 +74,9 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 		create(t, home, obj)
 	}
 	for _, copied := range kinds {
-		eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "milan"), copied) })
+		eventually(t, "the copy of slice milan", func() error { return remote.Get(ctx, key(remoteTenant, "milan"), copied) })
 	}
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "other"), &authv1beta1.ResourceSlice{}) })
+	eventually(t, "the copy of slice other", func() error { return remote.Get(ctx, key(remoteTenant, "other"), &authv1beta1.ResourceSlice{}) })
 	written := stored(t, rome.Config, &authv1beta1.ResourceSliceList{}, &offv1beta1.NamespaceMapList{}, &authv1beta1.RenewList{})
 	says := func(kind client.Object, name string, status any) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 		return nil
 	}
 	says(kinds[0], "milan", answer("", map[string]string{"a": strings.Repeat("x", 900<<10)}))
-	eventually(t, told)
+	eventually(t, "one event of an answer that is ignored", told)
 
 	// First statuses of 1 MiB, of which all, the beginnings of messages, or nothing may come back;
 	// then small ones of the slice, as fast as the provider can.
@@ -142,7 +142,7 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 	}
 	says(kinds[0], "other", answer("last", nil))
 	answered := time.Now()
-	eventually(t, func() error { return answers("other") })
+	eventually(t, "the answer of slice other", func() error { return answers("other") })
 	t.Logf("another slice is answered after %s", time.Since(answered))
 
 	// In a minute 10 MiB may be written for an object of each of four kinds: 20 states at once and
@@ -164,8 +164,8 @@ func TestAttackStatusFillsEtcd(t *testing.T) {
 		"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted},
 	}})
 	says(kinds[2], "milan", authv1beta1.RenewStatus{AuthParams: &authv1beta1.AuthParams{APIServer: "https://last"}})
-	eventually(t, func() error { return answers("milan") })
-	eventually(t, func() error {
+	eventually(t, "the answer of slice milan", func() error { return answers("milan") })
+	eventually(t, "the last statuses of map and Renew", func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(wish), wish))
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(renew), renew))
 		if wish.Status.CurrentMapping["shop"].RemoteNamespace != "shop-rome" || renew.Status.AuthParams.APIServer != "https://last" {

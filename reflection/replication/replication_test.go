@@ -78,7 +78,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 	create(t, home, slice)
 	create(t, home, secret)
 	var copied authv1beta1.ResourceSlice
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
+	eventually(t, "the copy of slice mypool", func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), &copied) })
 	want := map[string]string{"user": "label", api.LabelReplication: "false", api.LabelReplicated: "true", api.LabelOriginID: "rome", api.LabelRemoteClusterID: "rome", api.LabelRemoteID: "milan"}
 	if diff := cmp.Diff(want, copied.Labels); diff != "" {
 		t.Error(diff)
@@ -89,7 +89,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 		`[milan] Starting reflection of authentication.liqo.io/v1beta1, Resource=resourceslices`,
 		`[milan] Reflection of authentication.liqo.io/v1beta1, Resource=resourceslices correctly started`,
 	} {
-		eventually(t, func() error { return logged.contain(line) })
+		eventually(t, "a line of the log", func() error { return logged.contain(line) })
 	}
 
 	// The answer comes back, and nothing else: whether the slice is Ready is for its own cluster to
@@ -98,7 +98,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 		{Type: "Ready", Status: "True"}, {Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted},
 	}
 	must(t, remote.Status().Update(ctx, &copied))
-	eventually(t, func() error {
+	eventually(t, "the answer of the slice", func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 		if len(slice.Status.Conditions) == 0 {
 			return errors.New("no answer")
@@ -121,18 +121,18 @@ func TestSlicesAreReplicated(t *testing.T) {
 			return fmt.Errorf("class is %s", copied.Spec.Class)
 		}
 	}
-	eventually(t, class("gold"))
+	eventually(t, "the class in the copy", class("gold"))
 	copied.Spec.Class = "lead"
 	must(t, remote.Update(ctx, &copied))
-	eventually(t, class("gold"))
+	eventually(t, "the class in the copy after somebody changed it", class("gold"))
 	must(t, remote.Delete(ctx, &copied))
-	eventually(t, class("gold"))
+	eventually(t, "the class in the copy after somebody deleted it", class("gold"))
 
 	// Deletion waits for the copy.
 	copied.Finalizers = []string{"example.com/busy"}
 	must(t, remote.Update(ctx, &copied))
 	must(t, home.Delete(ctx, slice))
-	eventually(t, func() error {
+	eventually(t, "the deletion of the copy", func() error {
 		must(t, remote.Get(ctx, key(remoteTenant, "mypool"), &copied))
 		if copied.DeletionTimestamp == nil {
 			return errors.New("copy is not being deleted")
@@ -142,7 +142,7 @@ func TestSlicesAreReplicated(t *testing.T) {
 	must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 	copied.Finalizers = nil
 	must(t, remote.Update(ctx, &copied))
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, "the end of the slice", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
 
 	// The Secret goes, and what was not deleted is let go with it. Not so a Renew whose Identity
 	// has gone: it will be deleted, and its copy is taken back before.
@@ -154,14 +154,14 @@ func TestSlicesAreReplicated(t *testing.T) {
 	create(t, home, renew)
 	create(t, home, sliceTo("milan", "left"))
 	var mailbox authv1beta1.Renew
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "left"), &copied) })
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox) })
+	eventually(t, "the copy of slice left", func() error { return remote.Get(ctx, key(remoteTenant, "left"), &copied) })
+	eventually(t, "the copy of Renew mailbox", func() error { return remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox) })
 	must(t, home.Delete(ctx, secret))
 	create(t, home, sliceTo("milan", "later"))
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "later"), &copied) })
+	eventually(t, "the copy of slice later", func() error { return remote.Get(ctx, key(remoteTenant, "later"), &copied) })
 	must(t, home.Delete(ctx, renew))
-	eventually(t, func() error { return absent(remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox)) })
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	eventually(t, "the end of the copy of Renew mailbox", func() error { return absent(remote.Get(ctx, key(remoteTenant, "mailbox"), &mailbox)) })
+	eventually(t, "the end of the Secret", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 	must(t, home.Get(ctx, key(tenant, "left"), slice))
 	if len(slice.Finalizers) != 0 {
 		t.Errorf("finalizers of the slice left: %v", slice.Finalizers)
@@ -176,7 +176,7 @@ func replicated(t *testing.T) (home, remote client.Client, slice, copied *authv1
 	slice, copied = sliceTo("milan", "mypool"), &authv1beta1.ResourceSlice{}
 	create(t, home, slice)
 	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
-	eventually(t, func() error { return remote.Get(t.Context(), key(remoteTenant, "mypool"), copied) })
+	eventually(t, "the copy of slice mypool", func() error { return remote.Get(t.Context(), key(remoteTenant, "mypool"), copied) })
 	return home, remote, slice, copied
 }
 
@@ -203,7 +203,7 @@ func TestAMapInUseStays(t *testing.T) {
 	var copied offv1beta1.NamespaceMap
 	arrives := func(namespace string) types.UID {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the copy of the map", func() error {
 			if err := remote.Get(ctx, key(remoteTenant, "milan"), &copied); err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func TestAMapInUseStays(t *testing.T) {
 	}
 	ends := func(m *offv1beta1.NamespaceMap) {
 		t.Helper()
-		eventually(t, func() error { // the finalizer is there
+		eventually(t, "the finalizer of the map", func() error { // the finalizer is there
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(m), m))
 			if len(m.Finalizers) == 0 {
 				return errors.New("it is not held")
@@ -224,7 +224,7 @@ func TestAMapInUseStays(t *testing.T) {
 			return nil
 		})
 		must(t, home.Delete(ctx, m))
-		eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(m), &offv1beta1.NamespaceMap{})) })
+		eventually(t, "the end of the map", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(m), &offv1beta1.NamespaceMap{})) })
 	}
 	first := wishes("shop")
 	before := arrives("shop")
@@ -256,14 +256,14 @@ func TestAMapWithoutOurMarkEndsNothing(t *testing.T) {
 	wish.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
 	create(t, home, wish)
 	var copied offv1beta1.NamespaceMap
-	eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "milan"), &copied) })
+	eventually(t, "the copy of the map", func() error { return remote.Get(ctx, key(remoteTenant, "milan"), &copied) })
 	copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{
 		"shop": {RemoteNamespace: "shop-rome", Phase: offv1beta1.NamespaceAccepted},
 	}
 	must(t, remote.Status().Update(ctx, &copied))
 	awaitStatus := func(want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the status of the map", func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(wish), wish))
 			told := string(wish.Status.CurrentMapping["shop"].Phase)
 			for _, c := range wish.Status.Conditions {
@@ -296,7 +296,7 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	must(t, remote.Status().Update(ctx, copied))
 	told := func(want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the conditions of the slice", func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 			var told []string
 			for _, c := range slice.Status.Conditions {
@@ -314,7 +314,7 @@ func TestSliceThatIsRefusedSaysSo(t *testing.T) {
 	create(t, remote, quota)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // no controller manager runs
 	must(t, remote.Status().Update(ctx, quota))
-	eventually(t, func() error {
+	eventually(t, "the quota of slices", func() error {
 		probe := sliceTo("milan", "probe")
 		probe.Namespace = remoteTenant
 		if err := remote.Create(ctx, probe, client.DryRunAll); !apierrors.IsForbidden(err) {
@@ -349,7 +349,7 @@ func TestOthersConditionsStayTheirs(t *testing.T) {
 		copied.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.ResourceSliceResources, Status: authv1beta1.ResourceSliceAccepted, Message: answer}}
 		must(t, remote.Status().Update(ctx, copied))
 		says()
-		eventually(t, func() error {
+		eventually(t, "the answer of the slice", func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 			if c := slice.Status.Conditions; len(c) != 1 || c[0].Message != answer {
 				return fmt.Errorf("conditions are %+v, want %q alone", c, answer)
@@ -372,7 +372,7 @@ func TestDeadPeerHoldsNothing(t *testing.T) {
 	nowhere := &rest.Config{Host: "https://127.0.0.1:1"} // port 1: nobody listens
 	secret := identitySecret(t, tenant, "milan", nowhere)
 	create(t, home, secret)
-	eventually(t, func() error {
+	eventually(t, "the finalizer of the Secret", func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
 		if len(secret.Finalizers) == 0 {
 			return errors.New("replication has not begun")
@@ -386,8 +386,8 @@ func TestDeadPeerHoldsNothing(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{api.AnnotationPermanentlyUnreachable: "true"}},
 		Spec:       corev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 	})
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	eventually(t, "the end of the slice", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, "the end of the Secret", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
 // consumerAndProvider starts the API servers of rome and milan, with the tenant namespaces they
@@ -436,12 +436,12 @@ func TestEnginesEndWithTheManager(t *testing.T) {
 	stop := run(t, rome.Config, &lines{})
 	create(t, home, sliceTo("milan", "mypool"))
 	create(t, home, identitySecret(t, tenant, "milan", milan.Config))
-	eventually(t, func() error {
+	eventually(t, "the copy of slice mypool", func() error {
 		return remote.Get(t.Context(), key(remoteTenant, "mypool"), &authv1beta1.ResourceSlice{})
 	})
 	stop()
 	stacks := make([]byte, 1<<22)
-	eventually(t, func() error {
+	eventually(t, "the end of all goroutines", func() error {
 		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 			if strings.Contains(stack, "reflection.(*Engine)") || strings.Contains(stack, "reflection.(*worker)") || strings.Contains(stack, "remote.connection") {
 				return fmt.Errorf("goes on:\n%s", stack)
@@ -464,7 +464,7 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 		slice, secret := sliceTo("milan", "mypool"), identitySecret(t, tenant, "milan", milan.Config)
 		create(t, home, slice)
 		create(t, home, secret)
-		eventually(t, func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), copied) })
+		eventually(t, "the copy of slice mypool", func() error { return remote.Get(ctx, key(remoteTenant, "mypool"), copied) })
 		return slice, secret
 	}
 	slice, secret := begin()
@@ -479,7 +479,7 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
 	}
-	eventually(t, func() error {
+	eventually(t, "the deletion of the copy", func() error {
 		held()
 		must(t, remote.Get(ctx, key(remoteTenant, "mypool"), copied))
 		if copied.DeletionTimestamp == nil {
@@ -490,8 +490,8 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 	held()
 	copied.Finalizers = nil
 	must(t, remote.Update(ctx, copied))
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	eventually(t, "the end of the slice", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, "the end of the Secret", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 	must(t, absent(remote.Get(ctx, key(remoteTenant, "mypool"), copied)))
 
 	slice, secret = begin()
@@ -502,8 +502,8 @@ func TestAPeerIsLeftThoughNobodyLooked(t *testing.T) {
 	must(t, home.Delete(ctx, slice))
 	must(t, home.Delete(ctx, secret))
 	run(t, rome.Config, &lines{})
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	eventually(t, "the end of the slice without a kubeconfig", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(slice), slice)) })
+	eventually(t, "the end of the Secret without a kubeconfig", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 }
 
 // TestSliceIsNotCached: a deleted Secret leaves no finalizer on a slice that the cache does not show.
@@ -519,15 +519,15 @@ func TestSliceIsNotCached(t *testing.T) {
 	slice.Finalizers = []string{api.FinalizerReplicated}
 	create(t, home, slice)
 	create(t, home, secret)
-	eventually(t, func() error {
+	eventually(t, "the Secret is in use", func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(secret), secret))
 		if len(secret.Finalizers) == 0 {
-			return errors.New("the Secret is not in use")
+			return errors.New("it has no finalizer")
 		}
 		return nil
 	})
 	must(t, home.Delete(ctx, secret))
-	eventually(t, func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
+	eventually(t, "the Secret is gone", func() error { return absent(home.Get(ctx, client.ObjectKeyFromObject(secret), secret)) })
 	must(t, home.Get(ctx, client.ObjectKeyFromObject(slice), slice))
 	if len(slice.Finalizers) > 0 {
 		t.Errorf("the slice is left with %v", slice.Finalizers)
@@ -564,14 +564,14 @@ func TestPeersLeaveEachOthersAlone(t *testing.T) {
 	answer := func(peer, name string) {
 		t.Helper()
 		copied := &offv1beta1.NamespaceMap{}
-		eventually(t, func() error {
+		eventually(t, "the copy of the map", func() error {
 			if err := remote.Get(ctx, key("at-"+peer, "map"), copied); err != nil {
 				return err
 			}
 			copied.Status.CurrentMapping = map[string]offv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: name, Phase: offv1beta1.NamespaceAccepted}}
 			return remote.Status().Update(ctx, copied)
 		})
-		eventually(t, func() error {
+		eventually(t, "the answer of the map", func() error {
 			must(t, home.Get(ctx, client.ObjectKeyFromObject(maps[peer]), maps[peer]))
 			if maps[peer].Status.CurrentMapping["shop"].RemoteNamespace != name {
 				return errors.New("no answer")
@@ -608,7 +608,7 @@ func TestOnlyATenantNamespaceHoldsAnIdentity(t *testing.T) {
 	}
 	late.Labels = tenantNamespace(tenant, "milan").Labels
 	must(t, home.Update(ctx, late))
-	eventually(t, func() error {
+	eventually(t, "the finalizer of the Secret", func() error {
 		must(t, home.Get(ctx, client.ObjectKeyFromObject(secrets[2]), secrets[2]))
 		if len(secrets[2].Finalizers) == 0 {
 			return errors.New("replication has not begun")
@@ -695,7 +695,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func eventually(t *testing.T, check func() error) {
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
@@ -703,6 +703,6 @@ func eventually(t *testing.T, check func() error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatal(last)
+		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
 	}
 }
