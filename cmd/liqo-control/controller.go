@@ -230,8 +230,39 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return runManager(ctx, mgr)
 }
+
+// runManager runs mgr until ctx ends, and returns when all that it runs has ended. While caches fill
+// nothing acts yet, so it returns at once: mgr.Start would go on until the API server answers, and
+// take a core (controller-runtime v0.23.3).
+func runManager(ctx context.Context, mgr manager.Manager) error {
+	filled := make(afterCaches)
+	if err := mgr.Add(filled); err != nil {
+		return fmt.Errorf("add a task: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-filled:
+		return <-ended
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// afterCaches is closed when the caches of its manager are filled.
+type afterCaches chan struct{}
+
+func (a afterCaches) Start(context.Context) error {
+	close(a)
+	return nil
+}
+
+// NeedLeaderElection makes followers start it, too.
+func (a afterCaches) NeedLeaderElection() bool { return false }
 
 // assemble returns a manager with everything that runs in the controller role.
 func (f *controllerFlags) assemble(config *rest.Config, o manager.Options) (manager.Manager, error) {
