@@ -366,8 +366,11 @@ func (c *chaos) settle(what string, check func(context.Context) error) {
 	var last error
 	began := time.Now()
 	if wait.PollUntilContextTimeout(c.Context(), 200*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if ctx.Err() == nil { // else err reports the limit
+			last = err
+		}
+		return err == nil, nil
 	}) != nil {
 		c.Fatalf("gave up after %s: waited until %s; last: %v", patience.Limit, what, last)
 	}

@@ -126,8 +126,11 @@ func (w *stage) eventually(what string, check func(ctx context.Context) error) {
 	w.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if ctx.Err() == nil { // else err reports the limit
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		w.Fatalf("gave up after %s: %s, last: %v", patience.Limit, what, last)

@@ -315,8 +315,11 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
-		last = met(ctx)
-		return last == nil, nil
+		err := met(ctx)
+		if ctx.Err() == nil { // else err reports the limit
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
