@@ -262,9 +262,9 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
-// TestTimedLooksAreCheap: rules nobody changed are not read again, those somebody did are. Without a PATH
+// TestLooksAreCheap: rules nobody changed are not read again, those somebody did are. Without a PATH
 // there is no nft to read them with.
-func TestTimedLooksAreCheap(t *testing.T) {
+func TestLooksAreCheap(t *testing.T) {
 	_, a, _ := peered(t)
 	before := a.node.observe(t)
 	path := os.Getenv("PATH")

@@ -18,9 +18,9 @@ import (
 	"github.com/liqo-go/liqo/network/plan"
 )
 
-// TestTimedLargeSetsChange: changes of few among many peers change elements of sets, which needs no nft. The table reads
+// TestLargeSetsChange: changes of few among many peers change elements of sets, which needs no nft. The table reads
 // back as planned, also by a new process, and what somebody else did to it goes.
-func TestTimedLargeSetsChange(t *testing.T) {
+func TestLargeSetsChange(t *testing.T) {
 	for _, form := range []struct{ outer, ranges string }{{"10.50.%d.9", "11.0.%d.0/24"}, {"fd00:50::%x", "fd00:11:%x::/48"}} {
 		random := rand.New(rand.NewPCG(1, 2))
 		in := plan.NodeStateInput{Self: plan.Member{Outer: netip.MustParseAddr(fmt.Sprintf(form.outer, 255)),
@@ -42,8 +42,8 @@ func TestTimedLargeSetsChange(t *testing.T) {
 	}
 }
 
-// TestTimedLargeMapsChange: the same of the IP objects in a gateway, where each peer has one.
-func TestTimedLargeMapsChange(t *testing.T) {
+// TestLargeMapsChange: the same of the IP objects in a gateway, where each peer has one.
+func TestLargeMapsChange(t *testing.T) {
 	for _, form := range []struct{ external, target string }{{"10.70.%d.1", "11.0.%d.0"}, {"fd00:70::%x", "fd00:11:%x::"}} {
 		random := rand.New(rand.NewPCG(1, 2))
 		in := plan.GatewayStateInput{Self: plan.Member{Outer: netip.MustParseAddr("10.50.0.9"),
