@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/daemon"
 	"github.com/liqo-go/liqo/network/gateway/plan"
@@ -37,17 +38,40 @@ func replica(t *testing.T, cfg *rest.Config, name string, times plan.LeaseTimes)
 
 var gatewayOwner = []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "peer", UID: "of-peer"}}
 
-// TestTimedOneReplicaHasItsTurn: the second waits while the first renews, follows at once when it lets
-// go, and after the lease's duration when it falls silent.
+// TestOneReplicaHasItsTurn: the second waits while the first renews, follows when it lets go, and after the lease's
+// duration when it falls silent.
+func TestOneReplicaHasItsTurn(t *testing.T) {
+	t.Parallel()
+	takeTurns(t)
+}
+
+// TestTimedOneReplicaHasItsTurn: the second follows at once when the first lets go, and no earlier than the lease
+// allows when that falls silent.
 func TestTimedOneReplicaHasItsTurn(t *testing.T) {
+	released, silent := takeTurns(t)
+	if released > 30*time.Second {
+		t.Errorf("b learnt after %v that the lease is free", released)
+	}
+	if silent < turnLasts {
+		t.Errorf("a took the lease after %v, before it was over", silent)
+	}
+}
+
+// turnLasts is the duration of a lease that nobody renews. Leases have whole seconds.
+const turnLasts = time.Second
+
+// takeTurns passes a lease from one replica to another and back. It returns how long the second waited for the
+// release, and the first for the lease of the second, which was silent.
+func takeTurns(t *testing.T) (released, silent time.Duration) {
+	t.Helper()
 	cfg := apitest.Start(t).Config
 	if _, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	times := plan.LeaseTimes{Duration: time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 10 * time.Second}
+	times := plan.LeaseTimes{Duration: turnLasts, RenewDeadline: patience.Limit, RetryPeriod: 10 * time.Second}
 	a, b := replica(t, cfg, "a", times), replica(t, cfg, "b", times)
-	b.Lease.Duration = time.Minute // so that it does not follow because of the time
+	b.Lease.Duration = 2 * patience.Limit // so that it does not follow because of the time
 	holds := func(e *election, want string) {
 		t.Helper()
 		if got, err := e.attempt(t.Context()); err != nil || got != want {
@@ -64,23 +88,24 @@ func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 		}
 	}()
 	freed := time.Now()
-	b.await(t.Context())
-	if took := time.Since(freed); took > b.Lease.Duration/2 {
-		t.Errorf("b learnt after %v that the lease is free", took)
-	}
+	limited, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	b.await(limited)
+	released = time.Since(freed)
 	holds(b, "b")
 	holds(a, "b")
 
-	began := time.Now()
+	seen := a.since
+	if a.free(seen.Add(turnLasts-1)) || !a.free(seen.Add(turnLasts)) {
+		t.Errorf("the lease of b, which is silent, is not free %v after it was seen, or before", turnLasts)
+	}
 	space.Eventually(t, "a follows b, which is silent", func() error {
 		if got, err := a.attempt(t.Context()); err != nil || got != "a" {
 			return fmt.Errorf("holder %q, %v", got, err)
 		}
 		return nil
 	})
-	if took := time.Since(began); took < times.Duration/2 {
-		t.Errorf("a took the lease after %v, before it was over", took)
-	}
+	silent = time.Since(seen)
 	holds(b, "a")
 	if n := *b.last.Spec.LeaseTransitions; n != 2 {
 		t.Errorf("%d transitions, want 2", n)
@@ -92,6 +117,7 @@ func TestTimedOneReplicaHasItsTurn(t *testing.T) {
 	if diff := cmp.Diff(want, b.last.Labels); diff != "" || b.last.Name != "gw-peer" {
 		t.Errorf("the controller does not find the lease %s (-want +got):\n%s", b.last.Name, diff)
 	}
+	return released, silent
 }
 
 // TestTheTurnStaysWithoutAnAPIServer: traffic goes on while the API server is away.
