@@ -1010,42 +1010,66 @@ func positive(t *testing.T, pod *space.Space, names ...string) {
 	}
 }
 
-// TestWithoutPings: the first answer says that the tunnel works, and nothing that it does not any more. Traffic
-// still finds a server that was replaced, and a peer that pings is answered.
+// TestWithoutPings: the first answer says that the tunnel works, and nothing that it does not any more. A gateway
+// without pings sends nothing but answers to a peer that pings. Traffic still finds a server that was replaced.
 func TestWithoutPings(t *testing.T) {
 	t.Parallel()
-	_, a, b := worlds(t)
-	a.startFabric(t)
-	b.startFabric(t)
-	b.trust(t, a)
-	a.trust(t, b)
-	off := func(o *plan.Options) { o.PingEnabled = false }
-	server := a.startGatewayPod(t, a.Gateway, "gw", b, true, off)
-	b.startGatewayPod(t, b.Gateway, "gw", a, false, off)
-	for _, w := range []*world{a, b} {
-		w.waitFor(t, netv1beta1.Connected)
-		measures(t, w.Gateway, connected+"1")
+	internet, a, b := trusting(t)
+	running := map[*world]process{}
+	start := func(w, peer *world, pings bool) {
+		if p, ok := running[w]; ok {
+			p.kill()
+		}
+		running[w] = w.startGatewayPod(t, w.Gateway, "gw", peer, w == a, func(o *plan.Options) {
+			o.PingEnabled, o.Ping.Interval = pings, 500*time.Millisecond
+		})
 	}
 	b.Pod.Serve("10.10.1.2:80")
-	ask := func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err }
-	space.Eventually(t, "pod to pod", ask)
-	const lost = 5 * time.Second // with pings the tunnel counts as lost after four
-	space.Eventually(t, "nothing is sent without traffic", func() error {
-		passed := func() string { return b.Gateway.Run("", "ip", "-s", "link", "show", "dev", "liqo-tunnel") }
-		before := passed()
-		time.Sleep(lost)
-		if after := passed(); after != before {
-			return fmt.Errorf("%s\nbecame\n%s", before, after)
+	for _, c := range []struct{ silent, pings *world }{{a, b}, {b, a}} {
+		start(c.silent, c.pings, false)
+		start(c.pings, c.silent, false)
+		for _, w := range []*world{a, b} {
+			w.waitFor(t, netv1beta1.Connected)
+			measures(t, w.Gateway, connected+"1")
+		}
+		a.reaches(t, "10.71.1.2:80", "without pings")
+		start(c.pings, c.silent, true)
+		a.reaches(t, "10.71.1.2:80", "after a restart")
+		measures(t, c.pings.Gateway, connected+"1")
+		onlyAnswers(t, c.silent.Gateway, c.pings.Gateway)
+
+		internet.NFT("table ip cut { chain between { type filter hook forward priority 0; drop; }; }")
+		c.pings.waitFor(t, netv1beta1.ConnectionError)
+		c.silent.waitFor(t, netv1beta1.Connected)
+		measures(t, c.silent.Gateway, connected+"1")
+		internet.NFT("delete table ip cut")
+	}
+}
+
+// onlyAnswers waits until one gateway sent as many packets into the tunnel as pings of the other were answered.
+func onlyAnswers(t *testing.T, silent, pings *space.Space) {
+	t.Helper()
+	const enough = 5
+	sent := func() int {
+		_, counters, _ := strings.Cut(silent.Run("", "cat", "/proc/net/dev"), "liqo-tunnel:")
+		n, err := strconv.Atoi(strings.Fields(counters)[9]) // after eight of what was received, and the bytes
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	answered, before := keepsTunnel(t, pings), sent()
+	space.Eventually(t, silent.Name+" sends answers only", func() error {
+		more, packets := keepsTunnel(t, pings)-answered, sent()-before
+		if more < enough {
+			return fmt.Errorf("%d answers", more)
+		}
+		if packets != more {
+			answered, before = answered+more, before+packets
+			return fmt.Errorf("%d packets for %d answers", packets, more)
 		}
 		return nil
 	})
-	server.kill()
-	time.Sleep(lost)
-	b.waitFor(t, netv1beta1.Connected)
-	a.startGateway(t, b, true)
-	space.Eventually(t, "pod to pod after a restart", ask)
-	a.waitFor(t, netv1beta1.Connected)
-	measures(t, a.Gateway, connected+"1")
 }
 
 // connected is the metric that alerts look at.
