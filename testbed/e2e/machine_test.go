@@ -5,6 +5,8 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -69,24 +71,43 @@ func (tb tool) kubectl(cluster, want string, args ...string) {
 	tb.t.Fatalf("%s: kubectl %s: %v, want %q in\n%s", cluster, strings.Join(args, " "), err, want, out)
 }
 
+// made reports whether a text names something that this tool made, and not one with another
+// directory: its directory, a network namespace or a cgroup. See testbed/testbed.go: id.
+func (tb tool) made(text string) bool {
+	sum := sha256.Sum256([]byte(tb.dir))
+	id := hex.EncodeToString(sum[:2])
+	return slices.ContainsFunc([]string{tb.dir, "/ltb-" + id + "-", "/liqo-testbed/" + id},
+		func(mark string) bool { return strings.Contains(text, mark) })
+}
+
+// ours returns the lines that name something this tool made.
+func (tb tool) ours(lines []string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool { return !tb.made(line) })
+}
+
 // machine is what a cluster could leave behind, as comparable lines by kind.
 type machine map[string][]string
 
-func look(t *testing.T) machine {
+// look returns what is there. Others may have clusters, containers and mounts at the same time, so
+// of these kinds only what the tool made counts, and a directory for all once it is empty.
+func (tb tool) look(t *testing.T) machine {
 	t.Helper()
 	m := machine{
-		"namespaces": names(t, "/run/netns"),
-		"mounts":     lines(t, "/proc/self/mounts"),
+		"namespaces": tb.namespaces(t),
+		"mounts":     tb.ours(lines(t, "/proc/self/mounts")),
 		"links":      output(t, "ip", "-brief", "link"),
 		"addresses":  output(t, "ip", "-brief", "address"),
 		"routes":     output(t, "ip", "route", "show", "table", "all"),
 		"rules":      output(t, "nft", "list", "ruleset"),
-		"cgroups":    cgroups(t),
-		"processes":  foreignProcesses(t),
+		"cgroups":    tb.ours(cgroups(t)),
+		"processes":  tb.processes(t),
 	}
 	for _, dir := range []string{"/etc", "/var/lib", "/var/log", "/run", "/opt", "/usr/libexec", "/var/run"} {
 		m["files"] = append(m["files"], names(t, dir)...)
 	}
+	m["files"] = slices.DeleteFunc(m["files"], func(name string) bool {
+		return strings.HasSuffix(name, "/run/netns") && len(names(t, name)) > 0
+	})
 	for _, setting := range []string{"kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom", "net/ipv4/ip_forward"} {
 		m["settings"] = append(m["settings"], setting+"="+strings.Join(lines(t, "/proc/sys/"+setting), ""))
 	}
@@ -142,6 +163,12 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
+// namespaces are the names of the tool's network namespaces.
+func (tb tool) namespaces(t *testing.T) []string {
+	t.Helper()
+	return tb.ours(names(t, "/run/netns"))
+}
+
 func cgroups(t *testing.T) []string {
 	t.Helper()
 	var dirs []string
@@ -157,9 +184,8 @@ func cgroups(t *testing.T) []string {
 	return dirs
 }
 
-// foreignProcesses are those that live in other namespaces than this one, or run a
-// program of the testbed.
-func foreignProcesses(t *testing.T) []string {
+// processes are those in a cgroup of the tool, and those that start a node of it.
+func (tb tool) processes(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -172,13 +198,9 @@ func foreignProcesses(t *testing.T) []string {
 			continue
 		}
 		text := string(bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
-		foreign := strings.Contains(text, "node-init") || strings.Contains(text, "node-spawn")
-		for _, kind := range []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"} {
-			theirs, errA := os.Readlink(filepath.Join(dir, "ns", kind))
-			ours, errB := os.Readlink("/proc/self/ns/" + kind)
-			foreign = foreign || errA == nil && errB == nil && theirs != ours
-		}
-		if foreign {
+		groups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		starts := strings.Contains(text, "node-init") || strings.Contains(text, "node-spawn")
+		if err == nil && tb.made(string(groups)) || starts && tb.made(text) {
 			found = append(found, fmt.Sprintf("%s %s", filepath.Base(dir), text))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // compares the machine before and after.
 func TestUpDownLeavesNothing(t *testing.T) {
 	tb := newTool(t)
-	before := look(t)
+	before := tb.look(t)
 	t.Run("another's directory", func(t *testing.T) {
 		theirs := filepath.Join(t.TempDir(), "theirs")
 		if err := os.WriteFile(theirs, nil, 0o600); err != nil {
@@ -34,9 +34,9 @@ func TestUpDownLeavesNothing(t *testing.T) {
 	t.Run("up, second up, down", func(t *testing.T) {
 		tb.t = t
 		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
-		first := lasting(foreignProcesses(t))
+		first := lasting(tb.processes(t))
 		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
-		if again := lasting(foreignProcesses(t)); !slices.Equal(first, again) {
+		if again := lasting(tb.processes(t)); !slices.Equal(first, again) {
 			t.Errorf("the second up changed processes:\n%s\nthen\n%s", strings.Join(first, "\n"), strings.Join(again, "\n"))
 		}
 		tb.run("down", "milan")
@@ -44,21 +44,21 @@ func TestUpDownLeavesNothing(t *testing.T) {
 			t.Errorf("after the removal of milan:\n%s", out)
 		}
 		tb.run("down", "--all")
-		before.compare(t, look(t))
+		before.compare(t, tb.look(t))
 	})
 	// The moments at which the tool dies, by what exists then.
 	moments := map[string]func() bool{
-		"the first namespace exists": func() bool { return len(names(t, "/run/netns")) > len(before["namespaces"]) },
-		"the first node starts":      func() bool { return len(foreignProcesses(t)) > len(before["processes"]) },
-		"half of the nodes run":      func() bool { return len(names(t, "/run/netns")) > len(before["namespaces"])+3 },
-		"kubelet runs":               func() bool { return running("kubelet") },
+		"the first namespace exists": func() bool { return len(tb.namespaces(t)) > 0 },
+		"the first node starts":      func() bool { return len(tb.processes(t)) > 0 },
+		"half of the nodes run":      func() bool { return len(tb.namespaces(t)) > 3 },
+		"kubelet runs":               func() bool { return tb.runs(t, "kubelet") },
 	}
 	for name, moment := range moments {
 		t.Run("killed when "+name+", down", func(t *testing.T) {
 			tb.t = t
 			tb.killUp(moment)
 			tb.run("down", "--all")
-			before.compare(t, look(t))
+			before.compare(t, tb.look(t))
 		})
 	}
 	t.Run("killed when the first node starts, up, down", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestUpDownLeavesNothing(t *testing.T) {
 		tb.run("up", "--clusters", "rome,milan", "--nodes", "1")
 		tb.kubectl("milan", "True", "get", "node", "milan-n1", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
 		tb.run("down")
-		before.compare(t, look(t))
+		before.compare(t, tb.look(t))
 	})
 	t.Run("state lost, down", func(t *testing.T) {
 		tb.t = t
@@ -76,7 +76,7 @@ func TestUpDownLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		tb.run("down", "--all")
-		before.compare(t, look(t))
+		before.compare(t, tb.look(t))
 	})
 }
 
@@ -111,14 +111,11 @@ func (tb tool) killUp(moment func() bool) {
 	}
 }
 
-func running(program string) bool {
-	files, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(b)) == program {
-			return true
-		}
-	}
-	return false
+// runs reports whether a node runs a program.
+func (tb tool) runs(t *testing.T, program string) bool {
+	return slices.ContainsFunc(tb.processes(t), func(p string) bool {
+		return filepath.Base(strings.Fields(p)[1]) == program
+	})
 }
 
 // TestClustersServe uses two clusters with equal pod and service CIDRs as tests of the
