@@ -197,7 +197,7 @@ func (s Evidence) resolved() []Target {
 
 // notTheServer is a client's mistake, and how it is found.
 const notTheServer = "spec.endpoint of the GatewayClient is not what 'kubectl get gatewayservers -A' shows in the " +
-	"server's cluster"
+	"server's cluster; the liqoctl command that connected the clusters, typed again, corrects it"
 
 func (s Evidence) transport() string {
 	if s.TCP {

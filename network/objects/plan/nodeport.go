@@ -22,6 +22,10 @@ import (
 // the flow that nodes know ends with the server's pod. An hour outlasts restarts of both clusters.
 const formerFor = time.Hour
 
+// formerMax is how many former node ports serve, so that a peer that changes its port all the time
+// does not take those of the cluster. A tunnel has one.
+const formerMax = 3
+
 // formerPrefix begins the names of Service ports that serve a former node port.
 const formerPrefix = "former-"
 
@@ -67,11 +71,10 @@ func (in WgServerInput) keepNodePorts(service *corev1.Service) time.Duration {
 		}
 	}
 	former = slices.DeleteFunc(former, func(p corev1.ServicePort) bool { return slices.Contains(current, p.NodePort) })
-	if len(former) == 0 {
+	if len(former) == 0 || service.Spec.Ports[0].Name == "" { // of several ports each needs a name
 		return 0
 	}
-	service.Spec.Ports[0].Name = cmp.Or(service.Spec.Ports[0].Name, "tunnel") // only a single port may lack a name
-	service.Spec.Ports = append(service.Spec.Ports, former...)
+	service.Spec.Ports = append(service.Spec.Ports, former[:min(len(former), formerMax)]...)
 	service.Annotations = labels.Merge(service.Annotations,
 		map[string]string{api.AnnotationFormerUntil: until.UTC().Format(time.RFC3339)})
 	return until.Sub(in.Now)

@@ -52,6 +52,8 @@ func TestFormerNodePortsAreServed(t *testing.T) {
 		{"the time is over", ports("30999"), at("30999"), ports("30999", "30742"), now, "30999", 0},
 		{"back to the former", ports("30742"), at("30999"), ports("30999", "30742"), minutes(4), "30742 former-30999", formerFor},
 		{"a third", ports("30743"), at("30999"), ports("30999", "30742"), minutes(4), "30743 former-30999 former-30742", formerFor},
+		{"a fifth", ports("30745"), at("30744"), ports("30744", "30743", "30999", "30742"), minutes(4), "30745 former-30744 former-30743 former-30999", formerFor},
+		{"ports have no names", strings.Replace(ports("30999"), "name: wireguard, ", "", 1), at("30742"), ports("30742"), now, "30999", 0},
 		{"no longer by node port", strings.Replace(any, "NodePort", "ClusterIP", 1), at("30999"), ports("30999", "30742"), minutes(4), "0", 0},
 		{"a load balancer before", ports("30742"), at("51840"), ports("30742"), now, "30742", 0},
 		{"a ClusterIP before", any, at("51840"), strings.Replace(ports("0"), "NodePort", "ClusterIP", 1), now, "0", 0},
