@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // tool is the built program with a directory of its own.
@@ -62,13 +64,13 @@ func (tb tool) kubectl(cluster, want string, args ...string) {
 	tb.t.Helper()
 	var out []byte
 	var err error
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		cmd := exec.Command(filepath.Join(tb.dir, "bin", "kubectl"), append([]string{"--kubeconfig", filepath.Join(tb.dir, cluster, "kubeconfig")}, args...)...)
 		if out, err = cmd.CombinedOutput(); err == nil && strings.Contains(string(out), want) {
 			return
 		}
 	}
-	tb.t.Fatalf("%s: kubectl %s: %v, want %q in\n%s", cluster, strings.Join(args, " "), err, want, out)
+	tb.t.Fatalf("%s\ngave up after %s: waited for %q of %s: kubectl %s: %v", out, patience.Limit, want, cluster, strings.Join(args, " "), err)
 }
 
 // made reports whether a text names something that this tool made, and not one with another

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestUpDownLeavesNothing starts clusters in every way that goes right or wrong, and
@@ -97,10 +99,10 @@ func (tb tool) killUp(moment func() bool) {
 	if err := up.Start(); err != nil {
 		tb.t.Fatal(err)
 	}
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(patience.Limit)
 	for !moment() {
 		if time.Now().After(deadline) {
-			tb.t.Fatal("the moment did not come")
+			tb.t.Fatalf("gave up after %s: waited for the moment to kill up", patience.Limit)
 		}
 	}
 	if err := up.Process.Kill(); err != nil {
