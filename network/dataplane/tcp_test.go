@@ -81,22 +81,18 @@ func TestTimedTunnelOverTCP(t *testing.T) {
 		}},
 		{"the path is cut and healed", func() {
 			internet.NFT(`table ip cut { chain between { type filter hook forward priority 0; drop; }; }`)
-			began := time.Now()
-			a.disconnected(t)
-			b.disconnected(t)
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("a dead path is noticed after %v", took)
+			// 150 looks take 10 s, and more on a busy machine.
+			if looks := a.disconnected(t) + b.disconnected(t); looks > 150 {
+				t.Errorf("a dead path is noticed after %d looks", looks)
 			}
 			internet.NFT("delete table ip cut")
 		}},
 	}
 	for _, s := range steps {
 		s.do()
-		began := time.Now()
-		waitFor(t, b.Gateway)
 		// The wait for the next attempt to connect is at most 5 s; WireGuard alone takes 15 s.
-		if took := time.Since(began); took > 8*time.Second {
-			t.Errorf("%s: pods wait %v", s.what, took)
+		if tries := waitFor(t, b.Gateway); tries > 8 {
+			t.Errorf("%s: pods wait for %d tries of a second", s.what, tries)
 		}
 		bothWays(t, a, b)
 		echo(s.what)
@@ -122,16 +118,18 @@ func bothWays(t *testing.T, a, b *cluster) {
 	}
 }
 
-// disconnected waits until the gateway has no connection, with traffic on the tunnel.
-func (c *cluster) disconnected(t *testing.T) {
+// disconnected waits until the gateway has no connection, with traffic on the tunnel. It returns the number of looks.
+func (c *cluster) disconnected(t *testing.T) (looks int) {
 	t.Helper()
 	space.Eventually(t, c.Gateway.Name+" disconnected", func() error {
+		looks++
 		if n := c.connections(); n > 0 {
 			c.Gateway.Sends("", netip.AddrPortFrom(c.gateways[0].in.Tunnel.PeerAddress, 9).String(), []byte("hello"))
 			return fmt.Errorf("there are %d connections", n)
 		}
 		return nil
 	})
+	return looks
 }
 
 // connections counts the gateway's TCP connections of the tunnel.

@@ -173,8 +173,14 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// waitFor waits until the peer's gateway answers through the tunnel.
-func waitFor(t testing.TB, client *space.Space) {
+// waitFor waits until the peer's gateway answers through the tunnel. It returns the number of tries: one without an
+// answer takes a second, and more on a busy machine.
+func waitFor(t testing.TB, client *space.Space) (tries int) {
 	t.Helper()
-	space.Eventually(t, "tunnel", func() error { _, err := client.Try("", "ping", "-c1", "-W1", "169.254.18.1"); return err })
+	space.Eventually(t, "tunnel", func() error {
+		tries++
+		_, err := client.Try("", "ping", "-c1", "-W1", "169.254.18.1")
+		return err
+	})
+	return tries
 }
