@@ -38,6 +38,10 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 	for i := range bases {
 		before[i] = renderWith(t, c, bases[i], nil, nil)
 	}
+	noted := *c // renders the notes without the objects, which takes an eighth of the time
+	noted.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(f *chart.File) bool {
+		return strings.HasSuffix(f.Name, ".yaml")
+	})
 	keys := 0
 	schema.walk(schema.Defs, nil, func(path []string, n *node) {
 		keys++
@@ -50,8 +54,9 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 			if chosen := valueAt(values(t, base), path); chosen != nil {
 				standard = chosen
 			}
-			after := renderWith(t, c, base, path, n.otherValue(schema.Defs, standard))
-			if namesIgnored(after[notes], path) || !maps.Equal(objectsOnly(before[i]), objectsOnly(after)) {
+			other := n.otherValue(schema.Defs, standard)
+			if namesIgnored(renderWith(t, &noted, base, path, other)[notes], path) ||
+				!maps.Equal(objectsOnly(before[i]), objectsOnly(renderWith(t, c, base, path, other))) {
 				return
 			}
 		}
