@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ import (
 )
 
 var update = flag.Bool("update", false, "rewrite the expected files of the stories")
+
+// init saves a quarter of the CPU of rendering: its garbage is collected less often.
+func init() { debug.SetGCPercent(400) }
 
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
