@@ -162,6 +162,9 @@ const (
 	leaveWithin = 25 * time.Second
 	// lookWithin bounds the wait for a look at the kernel, which takes some 20 ms.
 	lookWithin = time.Second
+	// lastLookWithin bounds the wait for the last look, which a busy machine begins late. Together
+	// with leaveWithin it is below the 30 s that pods have by default.
+	lastLookWithin = 4 * time.Second
 )
 
 // Ending holds how far a process is that was told to end.
@@ -189,7 +192,7 @@ func (e *Ending) decide(d *decider) {
 	if needed && !d.due(d.in.Stop.Add(leaveWithin)) {
 		return
 	}
-	d.Handover.Relays, e.Until = nil, d.now.Add(lookWithin)
+	d.Handover.Relays, e.Until = nil, d.now.Add(lastLookWithin)
 }
 
 // end ends the process after a look at the kernel.
