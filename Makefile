@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check seed test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -68,11 +68,14 @@ check: ## format, vet, linters, generated files, import law
 	@go test -count=1 -vet=off ./internal/law -run '^TestCommitSubjects$$' -v | grep -E 'older commits|no history'
 	deploy/fresh.sh 'make generate reference' api deploy docs/reference
 
-test: testbed-build image test-unit test-first ## what most changes can break, and one story of users on two clusters
+seed: # of random samples; SEED= chooses another
+	@echo "SEED=$${SEED:-$$(git rev-parse --short=12 'HEAD^{tree}')}"
 
-test-rest: testbed-build image test-slow test-timed test-testbed test-stories ## what 'make test' leaves out
+test: seed testbed-build image test-unit test-first ## what most changes can break, and one story of users on two clusters
 
-test-all: test test-rest ## all tests
+test-rest: seed testbed-build image test-slow test-timed test-testbed test-stories ## what 'make test' leaves out
+
+test-all: check test test-rest ## all tests
 
 # 'make check' vets all packages; vet as part of go test analyses all dependencies once more (100 s of CPU).
 GO_TEST := go test -count=1 -timeout 60m -vet=off
@@ -86,15 +89,18 @@ TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_
 SLOW := internal/law/slow.txt
 SLOW_TESTS = ^($(shell sed -n 's/^[a-z].* \(.*\) .*/\1/p' $(SLOW) | paste -sd'|'))$$
 
+# 'make check' runs internal/law.
+UNIT = $$(go list ./... ./deploy/image/... | grep -v '/internal/law$$')
 # Of these packages none starts an API server, a network namespace, a cluster or a browser.
-FAST = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | \
+FAST = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} {{.TestGoFiles}} {{.XTestGoFiles}}' $(UNIT) | \
 	grep _test.go | grep -vE 'internal/(apitest|space)' | cut -d' ' -f1)
 
-test-fast: ## packages that need no privileges, API server, cluster or browser
+test-fast: seed ## packages that need no privileges, API server, cluster or browser
 	$(GO_TEST) -skip '^TestTimed|$(SLOW_TESTS)' $(FAST)
+	cd deploy/release && GOWORK=off $(GO_TEST) ./...
 
-test-unit: ## all packages of the product, side by side
-	$(SIDE_BY_SIDE) -skip '^TestTimed|$(SLOW_TESTS)' ./... ./deploy/image/...
+test-unit: ## all packages of the product, and its pages in a browser, side by side
+	$(SIDE_BY_SIDE) -skip '^TestTimed|$(SLOW_TESTS)' $(UNIT) ./testbed/browser
 	cd deploy/release && GOWORK=off $(GO_TEST) ./...
 
 test-slow: ## the tests of internal/law/slow.txt
@@ -103,8 +109,8 @@ test-slow: ## the tests of internal/law/slow.txt
 test-timed: ## tests of packages that assert a time, alone
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
-test-testbed: ## the test clusters' own tests, and the dashboard in a browser
-	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -v /stories$$)
+test-testbed: ## the test clusters' own tests
+	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -vE '/(browser|stories)$$')
 
 STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 
