@@ -6,6 +6,7 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func decode(t *testing.T, object, amount string, into any) {
 			t.Fatalf("%.30s: %v", amount, err)
 		}
 	case <-time.After(patience.Limit):
-		t.Fatalf("gave up after %s: %.30s is not decoded", patience.Limit, amount)
+		t.Fatal(patience.GaveUp(fmt.Sprintf("%.30s to be decoded", amount), "nothing"))
 	}
 }
 

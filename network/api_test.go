@@ -207,7 +207,7 @@ func (c cluster) receive(t *testing.T, r *rand.Rand, objects []*unstructured.Uns
 func (c cluster) settle(t *testing.T) {
 	t.Helper()
 	before := ""
-	eventually(t, func() error {
+	eventually(t, "conditions of all objects and no change between two reads", func() error {
 		now := ""
 		for _, kind := range []schema.GroupVersionKind{
 			ipamv1alpha1.GroupVersion.WithKind("NetworkList"), netv1beta1.GroupVersion.WithKind("ConfigurationList"),
@@ -233,7 +233,7 @@ func (c cluster) settle(t *testing.T) {
 // balances assigns the address that the server's Service requests, as a load balancer does.
 func (c cluster) balances(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, func() error {
+	eventually(t, "the address of the load balancer", func() error {
 		service := corev1.Service{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "gw-gw"}, &service); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (c cluster) balances(t *testing.T, namespace string) {
 func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 	t.Helper()
 	own, peer := "10.70.0.0/16", "10.71.0.0/16"
-	eventually(t, func() error {
+	eventually(t, "the ranges in Configuration milan", func() error {
 		conf := netv1beta1.Configuration{}
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "milan"}, &conf)
 		if seen := conf.Status.Remote; seen != nil && slices.Equal(seen.CIDR.External, []string{own}) {
@@ -260,7 +260,7 @@ func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, netv1beta1.NetworkCIDRsConfigured)),
 			equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, desired.ConditionReady)))
 	})
-	eventually(t, func() error {
+	eventually(t, "the addresses that the cluster needs", func() error {
 		node, unknown, server := netv1beta1.InternalNode{}, ipamv1alpha1.IP{}, ipamv1alpha1.IP{}
 		return errors.Join(
 			c.Get(t.Context(), client.ObjectKey{Name: "rome-1"}, &node),
@@ -278,7 +278,7 @@ func checkPeering(t *testing.T, c client.Client, namespace string) []string {
 func checkGateway(t *testing.T, c client.Client, namespace string, endpoint *netv1beta1.EndpointStatus, peer []string) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: namespace, Name: "gw"}
-	eventually(t, func() error {
+	eventually(t, "the status of the gateway", func() error {
 		status := netv1beta1.GatewayServerStatus{}
 		if endpoint == nil {
 			var gw netv1beta1.GatewayClient
@@ -327,7 +327,7 @@ func checkTeardown(t *testing.T, c client.Client, namespace string) {
 		&appsv1.Deployment{ObjectMeta: at("gw-gw")}, &corev1.Service{ObjectMeta: at("gw-gw")},
 	}
 	for _, obj := range gone {
-		eventually(t, func() error {
+		eventually(t, fmt.Sprintf("the end of %T %s", obj, obj.GetName()), func() error {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 			return equal(true, apierrors.IsNotFound(err))
 		})
@@ -359,9 +359,9 @@ func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 		rights := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-gateway-liqo-tenant-milan-gw"}}
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: "gw-gw"}}
 		get := func(obj client.Object) error { return c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) }
-		eventually(t, func() error { return errors.Join(get(rights), get(deployment)) })
+		eventually(t, "the rights and the Deployment of the gateway", func() error { return errors.Join(get(rights), get(deployment)) })
 		must(t, c.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.Namespace}}))
-		eventually(t, func() error {
+		eventually(t, "the end of a gateway whose namespace is deleted", func() error {
 			return errors.Join(get(wg), equal(0, len(wg.GetFinalizers())),
 				equal(true, apierrors.IsNotFound(get(rights))), equal(true, apierrors.IsNotFound(get(deployment))))
 		})
@@ -375,7 +375,7 @@ func TestGatewaysEndWithTheirNamespace(t *testing.T) {
 				create(t, c, obj)
 			}
 		}
-		eventually(t, func() error { // behind those that are gone
+		eventually(t, "a Configuration that is ready after the others are gone", func() error {
 			conf := &netv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-turin", Name: "turin"}}
 			return errors.Join(get(conf), equal(true, meta.IsStatusConditionTrue(conf.Status.Conditions, desired.ConditionReady)))
 		})
@@ -455,7 +455,7 @@ func parsed(t *testing.T, docs string) []*unstructured.Unstructured {
 func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 	t.Helper()
 	status, given := obj.Object["status"]
-	eventually(t, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), obj.DeepCopy())) })
+	eventually(t, "the creation of "+obj.GetKind()+" "+obj.GetName(), func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), obj.DeepCopy())) })
 	if !given {
 		return
 	}
@@ -473,7 +473,7 @@ func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 }
 
 // eventually waits until check returns no error.
-func eventually(t *testing.T, check func() error) {
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
@@ -485,7 +485,7 @@ func eventually(t *testing.T, check func() error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatal(err)
+			t.Fatal(patience.GaveUp(what, err))
 		case <-tick.C:
 		}
 	}

@@ -60,7 +60,7 @@ func TestAttackNamesOfGateways(t *testing.T) {
 	}
 	key := client.ObjectKey{Namespace: "default", Name: "gw"}
 	dialer, server, deployment := &netv1beta1.GatewayClient{}, &netv1beta1.GatewayServer{}, &appsv1.Deployment{}
-	eventually(t, func() error {
+	eventually(t, "the refusal of a gateway whose name is in use", func() error {
 		return errors.Join(c.Get(t.Context(), key, dialer),
 			equal("DuplicateName: GatewayServer default/gw has the same name, after which Deployment, keys and rights of a gateway are called; create one of the two with another name",
 				message(dialer.Status.Conditions)),
@@ -69,7 +69,7 @@ func TestAttackNamesOfGateways(t *testing.T) {
 	if err := errors.Join(equal("milan", deployment.Labels["liqo.io/remote-cluster-id"]), c.Get(t.Context(), key, server)); err != nil {
 		t.Error(err)
 	}
-	eventually(t, func() error {
+	eventually(t, "the rights of three gateways", func() error {
 		var bindings rbacv1.ClusterRoleBindingList
 		err := c.List(t.Context(), &bindings, client.HasLabels{"networking.liqo.io/gateway-name"})
 		var bound []string
@@ -83,7 +83,7 @@ func TestAttackNamesOfGateways(t *testing.T) {
 	})
 
 	must(t, c.Delete(t.Context(), server))
-	eventually(t, func() error {
+	eventually(t, "the gateway whose name is free", func() error {
 		return c.Get(t.Context(), key, &netv1beta1.WgGatewayClient{}) // the name is free
 	})
 }
@@ -137,7 +137,7 @@ func TestAttackPodsThatMove(t *testing.T) {
 	}
 	protects := func(want ...string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the protected addresses of the node", func() error {
 			var node netv1beta1.InternalNode
 			return errors.Join(c.Get(t.Context(), client.ObjectKey{Name: "rome-1"}, &node), equal(want, node.Spec.ProtectedIPs))
 		})
@@ -182,7 +182,7 @@ func TestAttackRangesOfOurs(t *testing.T) {
 	}
 	var node netv1beta1.InternalNode
 	key := client.ObjectKey{Name: "rome-1"}
-	eventually(t, func() error {
+	eventually(t, "the remote address of the node", func() error {
 		return errors.Join(c.Get(t.Context(), key, &node), equal("172.31.10.11", node.Status.NodeIP.Remote))
 	})
 	before := node.DeepCopy()
@@ -197,7 +197,7 @@ func TestAttackRangesOfOurs(t *testing.T) {
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &configuration))
 	configuration.Spec.Remote = &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: append(ours, "10.20.0.0/16")}}
 	must(t, c.Create(t.Context(), &configuration))
-	eventually(t, func() error {
+	eventually(t, "a view of each range", func() error {
 		return errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration), equal(len(ours)+1, len(configuration.Status.Views)))
 	})
 	for _, view := range configuration.Status.Views {
@@ -214,7 +214,7 @@ func TestAttackRangesOfOurs(t *testing.T) {
 	before = node.DeepCopy()
 	node.Status.LocalAddresses = append(node.Status.LocalAddresses, "10.20.0.53/32")
 	must(t, c.Status().Patch(t.Context(), &node, client.MergeFrom(before)))
-	eventually(t, func() error {
+	eventually(t, "the range conflict, with the same views", func() error {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration)
 		said := message(configuration.Status.Conditions)
 		names := strings.HasPrefix(said, "RangeConflict: ") && strings.Contains(said, "10.20.0.0/16") && strings.Contains(said, "10.20.0.53")
@@ -248,7 +248,7 @@ func TestAttackLaterRanges(t *testing.T) {
 		} else {
 			must(t, c.Patch(t.Context(), &configuration, client.MergeFrom(before)))
 		}
-		eventually(t, func() error {
+		eventually(t, "the views of the peer", func() error {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(&configuration), &configuration)
 			var seen []string
 			for _, view := range configuration.Status.Views {
@@ -298,7 +298,7 @@ func TestAttackGatewayWithAccountOfAnother(t *testing.T) {
 	for _, obj := range append(objects, parsed(t, accountTaken)...) {
 		create(t, c, obj)
 	}
-	eventually(t, func() error {
+	eventually(t, "the refusal of a ServiceAccount that exists", func() error {
 		var wg netv1beta1.WgGatewayServer
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "vk-milan"}, &wg)
 		return errors.Join(err, equal("ServiceAccountExists: ServiceAccount default/vk-milan was made by somebody else; delete or rename it", message(wg.Status.Conditions)))

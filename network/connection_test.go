@@ -28,7 +28,7 @@ func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
 			Spec:       netv1beta1.ConnectionSpec{Type: "Client", GatewayRef: corev1.ObjectReference{Kind: kind, Namespace: "default", Name: "milan"}},
 		}
 		must(t, c.Create(t.Context(), connection))
-		eventually(t, func() error { // again when the controller wrote in between
+		eventually(t, "the status of Connection "+name, func() error { // again when the controller wrote in between
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(connection), connection); err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func TestConnectionOfAGatewayWithoutPod(t *testing.T) {
 	}
 	says := func(name string, value netv1beta1.ConnectionStatusValue, reason string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the reason "+reason+" in Connection "+name, func() error {
 			var connection netv1beta1.Connection
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &connection)
 			got := ""

@@ -148,7 +148,7 @@ kind: Gateway%s
 metadata: {name: %s, namespace: default, labels: {liqo.io/remote-cluster-id: %s}}
 spec: {endpoint: {%s}, %sTemplateRef: {name: %s, namespace: liqo}}
 `, mode, name, name, endpoint, strings.ToLower(mode), template.GetName()))[0])
-	eventually(t, func() error {
+	eventually(t, "the Deployment of gateway "+name, func() error {
 		key := types.NamespacedName{Namespace: "default", Name: "gw-" + name}
 		var d appsv1.Deployment
 		var s corev1.Service
@@ -232,28 +232,28 @@ func TestTemplates(t *testing.T) {
 		at := `{"spec": {"template": {"spec": {"deployment": {"spec": {"template": {"spec": ` + patch + `}}}}}}}`
 		must(t, c.Patch(t.Context(), template.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(at))))
 	}
-	eventually(t, says(""))
+	eventually(t, "the condition of the gateway", says(""))
 
 	change(`{"nodeSelector": {"zone": "{{ .ClusterID }}"}, "priorityClassName": "high"}`)
-	eventually(t, func() error {
+	eventually(t, "the changed template in the Deployment", func() error {
 		pod := deployed().Template.Spec
 		return errors.Join(equal(map[string]string{"zone": "milan"}, pod.NodeSelector), equal("high", pod.PriorityClassName))
 	})
 	change(`{"nodeSelector": null}`)
-	eventually(t, func() error { return equal(0, len(deployed().Template.Spec.NodeSelector)) })
+	eventually(t, "a Deployment without node selector", func() error { return equal(0, len(deployed().Template.Spec.NodeSelector)) })
 
 	change(`{"priorityClassName": "{{ .Spec.Prio }}"}`)
-	eventually(t, says("WgGatewayServerTemplate liqo/wireguard-server, spec.template.spec.deployment.spec.template.spec.priorityClassName: line 1: <.Spec.Prio>: can't evaluate field Prio; correct the template"))
+	eventually(t, "the condition of the gateway", says("WgGatewayServerTemplate liqo/wireguard-server, spec.template.spec.deployment.spec.template.spec.priorityClassName: line 1: <.Spec.Prio>: can't evaluate field Prio; correct the template"))
 	change(`{"priorityClassName": null, "hostNetwork": "perhaps"}`)
-	eventually(t, says(".spec.deployment.spec.template.spec.hostNetwork"))
+	eventually(t, "the condition of the gateway", says(".spec.deployment.spec.template.spec.hostNetwork"))
 	change(`{"hostNetwork": null, "dnsPolicy": "Sometimes"}`)
-	eventually(t, says(`spec.template.spec.dnsPolicy: Unsupported value: "Sometimes"`))
+	eventually(t, "the condition of the gateway", says(`spec.template.spec.dnsPolicy: Unsupported value: "Sometimes"`))
 	if got := deployed().Template.Spec.PriorityClassName; got != "high" {
 		t.Errorf("a broken template changed the gateway: priorityClassName %q", got)
 	}
 	change(`{"dnsPolicy": null}`)
-	eventually(t, says(""))
-	eventually(t, func() error { return equal("", deployed().Template.Spec.PriorityClassName) })
+	eventually(t, "the condition of the gateway", says(""))
+	eventually(t, "a Deployment without priority class", func() error { return equal("", deployed().Template.Spec.PriorityClassName) })
 
 	t.Run("of another technology", c.connectsFancy)
 	t.Run("of no technology", c.rendersNoNamespace)
@@ -272,7 +272,7 @@ func (c cluster) runsOriginals(t *testing.T) {
 			must(t, client.WithFieldValidation(c.Client, metav1.FieldValidationStrict).Create(t.Context(), obj))
 		}
 		key := types.NamespacedName{Namespace: "default", Name: name}
-		eventually(t, func() error {
+		eventually(t, "the condition of gateway "+name, func() error {
 			var server netv1beta1.GatewayServer
 			var dialer netv1beta1.GatewayClient
 			err := c.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "gw-" + name}, &appsv1.Deployment{})
@@ -300,7 +300,7 @@ func (c cluster) rendersNoNamespace(t *testing.T) {
 		},
 	}
 	must(t, c.Create(t.Context(), gw))
-	eventually(t, func() error {
+	eventually(t, "the refusal of kind Namespace", func() error {
 		return errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(gw), gw), equal("TemplateKindInvalid: kind Namespace (v1) is not a gateway kind: "+
 			"kinds of Kubernetes (of groups without a dot, or of *.k8s.io) and other kinds of *.liqo.io are refused, because the controller would write them for whoever creates gateways; "+
 			"reference a WgGatewayServerTemplate, or a template of another technology", message(gw.Status.Conditions)))
@@ -319,7 +319,7 @@ func (c cluster) connectsFancy(t *testing.T) {
 	}
 	key := types.NamespacedName{Namespace: "default", Name: "fancy"}
 	var gw netv1beta1.GatewayServer
-	eventually(t, func() error {
+	eventually(t, "the condition that the right to read kind Fancy is missing", func() error {
 		err := c.Get(t.Context(), key, &gw)
 		return errors.Join(err, equal("RightsMissing: the controller may not read kind Fancy; add it to the chart's values "+
 			"networking.serverResources and networking.clientResources", message(gw.Status.Conditions)))
@@ -332,13 +332,13 @@ func (c cluster) connectsFancy(t *testing.T) {
 	tunnel := &unstructured.Unstructured{}
 	tunnel.SetAPIVersion("vpn.example.com/v1")
 	tunnel.SetKind("Fancy")
-	eventually(t, func() error {
+	eventually(t, "the Fancy of the gateway", func() error {
 		return errors.Join(c.Get(t.Context(), key, tunnel), equal[any](map[string]any{"listen": int64(4500), "cluster": "oslo"}, tunnel.Object["spec"]))
 	})
 	must(t, c.Status().Patch(t.Context(), tunnel, client.RawPatch(types.MergePatchType, []byte(`{"status": {
 		"endpoint": {"addresses": ["203.0.113.7"], "port": 4500, "protocol": "UDP"},
 		"internalEndpoint": {"ip": "10.10.1.9", "node": "rome-1"}, "secretRef": {"name": "fancy-keys", "namespace": "default"}}}`))))
-	eventually(t, func() error {
+	eventually(t, "the endpoint of the Fancy in gateway and fabric", func() error {
 		var fabric netv1beta1.InternalFabric
 		err := errors.Join(c.Get(t.Context(), key, &gw), c.Get(t.Context(), key, &fabric))
 		return errors.Join(err, equal("", message(gw.Status.Conditions)),
@@ -348,7 +348,7 @@ func (c cluster) connectsFancy(t *testing.T) {
 	})
 	// The template is exchanged for one of WireGuard: two technologies do not run beside each other.
 	must(t, c.Patch(t.Context(), gw.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"serverTemplateRef": {"name": "wireguard-server"}}}`))))
-	eventually(t, func() error {
+	eventually(t, "the end of the Fancy and a WgGatewayServer", func() error {
 		err := c.Get(t.Context(), key, &gw)
 		gone := apierrors.IsNotFound(c.Get(t.Context(), key, tunnel))
 		return errors.Join(err, equal(true, gone), equal("WgGatewayServer", gw.Status.ServerRef.Kind))

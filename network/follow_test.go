@@ -120,16 +120,16 @@ func TestPeeringFollowsItsParameters(t *testing.T) {
 	create(t, rome, parsed(t, identity)[0])
 	rome.eventuallyDials(t, milan.address)
 	rome.eventuallyNotes(t, milan.address)
-	eventually(t, haveEachOthersKey(t, rome, milan))
+	eventually(t, "each other's key", haveEachOthersKey(t, rome, milan))
 	milan.moves(t, "172.31.20.12")
 	rome.eventuallyDials(t, "172.31.20.12")
 
 	// A generated key is rotated by deleting it; gateway pods are made anew with the next one.
 	old := milan.key(t)
 	must(t, milan.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "gw-gw"}}))
-	eventually(t, func() error { return equal(false, bytes.Equal(old, milan.key(t))) })
-	eventually(t, haveEachOthersKey(t, rome, milan))
-	eventually(t, func() error {
+	eventually(t, "another key of milan", func() error { return equal(false, bytes.Equal(old, milan.key(t))) })
+	eventually(t, "each other's key", haveEachOthersKey(t, rome, milan))
+	eventually(t, "the new key in the Deployment of milan", func() error {
 		var d appsv1.Deployment
 		err := milan.Get(t.Context(), types.NamespacedName{Namespace: milan.namespace, Name: "gw-gw"}, &d)
 		return errors.Join(err, equal(encoded(milan.key(t)), d.Spec.Template.Annotations["networking.liqo.io/public-key"]))
@@ -146,7 +146,7 @@ kind: Network
 metadata: {name: pod-cidr-more, namespace: liqo, labels: {ipam.liqo.io/network-type: pod-cidr, ipam.liqo.io/network-not-remapped: "true", ipam.liqo.io/network-shared: "true"}}
 spec: {cidr: `+more.cidr+`}
 `)[0])
-		eventually(t, func() error {
+		eventually(t, "CIDR "+more.cidr+" at the peer", func() error {
 			var c netv1beta1.Configuration
 			err := more.to.Get(t.Context(), types.NamespacedName{Namespace: more.to.namespace, Name: more.to.peer}, &c)
 			if c.Spec.Remote == nil || c.Status.Remote == nil {
@@ -175,11 +175,11 @@ spec: {cidr: `+more.cidr+`}
 	milan.eventuallyNotes(t, rome.address)
 	rome.moves(t, "172.31.10.12")
 	milan.eventuallyDials(t, "172.31.10.12")
-	eventually(t, haveEachOthersKey(t, milan, rome))
+	eventually(t, "each other's key", haveEachOthersKey(t, milan, rome))
 
 	// The administrator of milan puts a NAT in front: that stays, whatever rome does.
 	byHand := client.WithFieldOwner(milan.Client, "kubectl-edit")
-	eventually(t, func() error {
+	eventually(t, "a write of the endpoint", func() error {
 		c, err := milan.dialer(t)
 		if err != nil {
 			return err
@@ -192,8 +192,8 @@ spec: {cidr: `+more.cidr+`}
 	// A key that changes later arrives: the follower has seen the move.
 	old = rome.key(t)
 	must(t, rome.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "gw-gw"}}))
-	eventually(t, func() error { return equal(false, bytes.Equal(old, rome.key(t))) })
-	eventually(t, haveEachOthersKey(t, milan, rome))
+	eventually(t, "another key of rome", func() error { return equal(false, bytes.Equal(old, rome.key(t))) })
+	eventually(t, "each other's key", haveEachOthersKey(t, milan, rome))
 	milan.eventuallyDials(t, "203.0.113.1")
 }
 
@@ -212,7 +212,7 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	throughWay.Server = &apitest.Server{Config: way.config()}
 	create(t, rome, parsed(t, throughWay.identityFor(t))[0])
 	rome.eventuallyNotes(t, milan.address)
-	eventually(t, haveEachOthersKey(t, rome, milan))
+	eventually(t, "each other's key", haveEachOthersKey(t, rome, milan))
 
 	way.silent.Store(true) // what is heard may be the last by this way: nobody need be asked
 	milan.moves(t, "172.31.20.14")
@@ -220,7 +220,7 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 	way.silent.Store(false)
 	rome.eventuallyNotes(t, "172.31.20.14")
 	noted := reconciles(t, "follow") // the one that ends next may be the one that wrote it
-	eventually(t, func() error {
+	eventually(t, "two more reconciles", func() error {
 		c, err := rome.dialer(t)
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 
 	way.close()
 	var repaired netv1beta1.GatewayClient
-	eventually(t, func() (err error) { // as liqoctl network connect does; again when a controller wrote in between
+	eventually(t, "the repair of the endpoint", func() (err error) { // as liqoctl network connect does; again when a controller wrote in between
 		if repaired, err = rome.dialer(t); err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func TestRepairsStayWhileTheProviderIsAway(t *testing.T) {
 		return rome.Update(t.Context(), &repaired)
 	})
 	before := reconciles(t, "follow") // the one that ends next may have begun before the repair
-	eventually(t, func() error { return equal(true, reconciles(t, "follow") >= before+2) })
+	eventually(t, "two more reconciles", func() error { return equal(true, reconciles(t, "follow") >= before+2) })
 	milan.moves(t, "172.31.20.13")
 	milan.eventuallyServes(t, "172.31.20.13")
 	if c, err := rome.dialer(t); err != nil || c.Generation != repaired.Generation {
@@ -346,7 +346,7 @@ func (h half) moves(t *testing.T, address string) {
 
 func (h half) eventuallyServes(t *testing.T, address string) {
 	t.Helper()
-	eventually(t, func() error {
+	eventually(t, "the served address "+address, func() error {
 		var s netv1beta1.GatewayServer
 		err := h.Get(t.Context(), types.NamespacedName{Namespace: h.namespace, Name: "gw"}, &s)
 		return errors.Join(err, equal(&netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: "UDP"}, s.Status.Endpoint))
@@ -355,7 +355,7 @@ func (h half) eventuallyServes(t *testing.T, address string) {
 
 func (h half) eventuallyDials(t *testing.T, address string) {
 	t.Helper()
-	eventually(t, func() error {
+	eventually(t, "the dialed address "+address, func() error {
 		c, err := h.dialer(t)
 		return errors.Join(err, equal(&netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 30742, Protocol: "UDP"}, c.Spec.Endpoint))
 	})
@@ -364,7 +364,7 @@ func (h half) eventuallyDials(t *testing.T, address string) {
 // eventuallyNotes waits until the follower has recorded that a client dials the announced endpoint.
 func (h half) eventuallyNotes(t *testing.T, address string) {
 	t.Helper()
-	eventually(t, func() error {
+	eventually(t, "the note of address "+address, func() error {
 		c, err := h.dialer(t)
 		return errors.Join(err, equal(fmt.Sprintf(`{"addresses":[%q],"port":30742,"protocol":"UDP"}`, address), c.Annotations["networking.liqo.io/followed"]))
 	})

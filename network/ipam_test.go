@@ -49,7 +49,7 @@ func TestFullNetwork(t *testing.T) {
 	c := startControllers(t, "rome")
 	of := func(name, reason, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the address of IP "+name, func() error {
 			ip := ipamv1alpha1.IP{}
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &ip)
 			got, _, _ := strings.Cut(message(ip.Status.Conditions), ":")
@@ -100,7 +100,7 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	ip := ipamv1alpha1.IP{}
 	peers := func(name, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the peers of IP "+name, func() error {
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: name}, &ip)
 			got, limited := ip.Annotations["ipam.liqo.io/peers"]
 			return errors.Join(err, equal(true, limited), equal(want, got))
@@ -117,12 +117,12 @@ func TestWhoReachesTheAPIServer(t *testing.T) {
 	}
 	peers("api-server", "")
 	const former = "ipam.liqo.io/former-peers"
-	eventually(t, func() error {
+	eventually(t, "the former peer of IP api-server-proxy", func() error {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "liqo", Name: "api-server-proxy"}, &ip)
 		return errors.Join(err, equal(true, strings.HasPrefix(ip.Annotations[former], "turin=")))
 	})
 	peers("api-server-proxy", "turin")
-	eventually(t, func() error { // again when the controller wrote in between
+	eventually(t, "a write of the former peer", func() error { // again when the controller wrote in between
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(&ip), &ip); err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ spec: {deployment: {spec: {selector: {}, template: {spec: {containers: [{name: g
 	}
 	reason := func(obj client.Object, conditions *[]metav1.Condition, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, fmt.Sprintf("the reason %q of %s", want, obj.GetName()), func() error {
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 			got := ""
 			if ready := meta.FindStatusCondition(*conditions, "Ready"); ready != nil {
@@ -205,7 +205,7 @@ func TestAPIServerThroughEndpoints(t *testing.T) {
 	create(t, c, masters)
 	of := func(want ...string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the addresses of the API server", func() error {
 			var ips ipamv1alpha1.IPList
 			err := c.List(t.Context(), &ips, client.InNamespace("liqo"), client.MatchingLabels{"ipam.liqo.io/ip-type": "api-server"})
 			var got []string
@@ -258,7 +258,7 @@ func TestPeersAreNotRemappedToOwnAddresses(t *testing.T) {
 	c := startControllers(t, "rome")
 	of := func(name, reason, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the range of Network "+name, func() error {
 			n := ipamv1alpha1.Network{}
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &n)
 			got, _, _ := strings.Cut(message(n.Status.Conditions), ":")
@@ -290,7 +290,7 @@ func TestIPsOfPodsReportProblemsOnly(t *testing.T) {
 	}
 	says := func(name, want string) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the condition of IP "+name, func() error {
 			var ip ipamv1alpha1.IP
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &ip); err != nil {
 				return err
@@ -323,7 +323,7 @@ func TestManyIPs(t *testing.T) {
 		ip.Spec = ipamv1alpha1.IPSpec{IP: "192.0.2.1", NetworkRef: &corev1.ObjectReference{Name: "large"}}
 		must(t, c.Create(t.Context(), ip))
 	}
-	eventually(t, func() error {
+	eventually(t, "addresses of all IPs", func() error {
 		var ips ipamv1alpha1.IPList
 		if err := c.List(t.Context(), &ips, client.InNamespace("default")); err != nil {
 			return err
@@ -358,7 +358,7 @@ func TestManyOverlayAddresses(t *testing.T) {
 	for i := range all {
 		must(t, c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}}))
 	}
-	eventually(t, func() error {
+	eventually(t, "addresses of all nodes", func() error {
 		var nodes netv1beta1.InternalNodeList
 		own++
 		if err := c.List(t.Context(), &nodes); err != nil {

@@ -32,7 +32,7 @@ func TestNodePortsOutliveTheirService(t *testing.T) {
 	key := client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "gw"}
 	announced := func() (port int32) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, "the announced port", func() error {
 			var gw netv1beta1.GatewayServer
 			if err := c.Get(t.Context(), key, &gw); err != nil {
 				return err
@@ -47,7 +47,7 @@ func TestNodePortsOutliveTheirService(t *testing.T) {
 	}
 	serves := func(want ...int32) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, fmt.Sprintf("the ports %v of the Service", want), func() error {
 			var service corev1.Service
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "gw-gw"}, &service)
 			var got []int32
@@ -61,7 +61,7 @@ func TestNodePortsOutliveTheirService(t *testing.T) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"spec":{"endpoint":{"nodePort":%d}}}`, port)
 		must(t, c.Patch(t.Context(), &netv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, client.RawPatch(types.MergePatchType, patch)))
-		eventually(t, func() error { return equal(port, announced()) })
+		eventually(t, fmt.Sprintf("the announced port %d", port), func() error { return equal(port, announced()) })
 	}
 	first := announced()
 	serves(first)

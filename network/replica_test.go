@@ -86,7 +86,7 @@ func (r replicas) hold(t *testing.T, holder string) {
 func (r replicas) expect(t *testing.T, want ...string) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, func() error {
+	eventually(t, "the active pod", func() error {
 		var marked []string
 		for _, p := range r.pods(t) {
 			if p.Labels["networking.liqo.io/active"] == "true" {

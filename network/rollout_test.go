@@ -4,6 +4,7 @@
 package network_test
 
 import (
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,7 +79,7 @@ func TestGatewaysFollowTheFabric(t *testing.T) {
 	}
 	expect := func(wantWaits bool, want int32) {
 		t.Helper()
-		eventually(t, func() error {
+		eventually(t, fmt.Sprintf("%d replicas", want), func() error {
 			_, waits := gateway()
 			n, err := replicas()
 			if err != nil {
@@ -100,7 +101,7 @@ func TestGatewaysFollowTheFabric(t *testing.T) {
 	g.Spec.Deployment.Spec.Selector.MatchLabels = map[string]string{"c": "d"}
 	g.Spec.Deployment.Spec.Template.Labels = map[string]string{"c": "d"}
 	must(t, c.Update(t.Context(), &g))
-	eventually(t, func() error { // the change was considered
+	eventually(t, "the condition of the last generation", func() error { // the change was considered
 		g, _ := gateway()
 		return equal(g.Generation, meta.FindStatusCondition(g.Status.Conditions, netv1beta1.ConditionFabricRolling).ObservedGeneration)
 	})

@@ -225,7 +225,7 @@ func (k cluster) until(t *testing.T, what string, met func(ctx context.Context) 
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
+		t.Fatal(patience.GaveUp(what, last))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
@@ -101,10 +102,14 @@ func TestAttackRefusalsFillEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell := r.of(scheme.Scheme)("liqo-test-reflection")
-	began := time.Now()
+	began, limit := time.Now(), time.After(patience.Limit)
 	for i := range shownBurst + more {
 		tell(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(i)}}, corev1.EventTypeWarning, "Told", "ill")
-		<-sent
+		select {
+		case <-sent:
+		case <-limit:
+			t.Fatal(patience.GaveUp(fmt.Sprintf("event %d", i+1), "no request"))
+		}
 	}
 	if took := time.Since(began); took < more*time.Second/shownRate*8/10 {
 		t.Errorf("%d warnings are written within %s", shownBurst+more, took)

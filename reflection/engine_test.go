@@ -220,14 +220,14 @@ func (w *world) eventually(what string, check func(ctx context.Context) error) {
 		return err == nil, nil
 	})
 	if err != nil {
-		w.Fatalf("gave up after %s: %s; last: %v", patience.Limit, what, last)
+		w.Fatal(patience.GaveUp(what, last))
 	}
 }
 
 // exists waits for an object and, if given, until it is as wanted.
 func (w *world) exists(c client.Client, obj client.Object, namespace, name string, as ...func() error) {
 	w.Helper()
-	w.eventually(fmt.Sprintf("wait for %T %s/%s", obj, namespace, name), func(ctx context.Context) error {
+	w.eventually(fmt.Sprintf("%T %s/%s", obj, namespace, name), func(ctx context.Context) error {
 		if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, obj); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (w *world) exists(c client.Client, obj client.Object, namespace, name strin
 // gone waits until an object does not exist.
 func (w *world) gone(c client.Client, obj client.Object, namespace, name string) {
 	w.Helper()
-	w.eventually(fmt.Sprintf("wait for the end of %T %s/%s", obj, namespace, name), func(ctx context.Context) error {
+	w.eventually(fmt.Sprintf("the end of %T %s/%s", obj, namespace, name), func(ctx context.Context) error {
 		err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, obj)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -255,7 +255,7 @@ func (w *world) gone(c client.Client, obj client.Object, namespace, name string)
 // event waits for an event on a home object.
 func (w *world) event(name, reason, text string) {
 	w.Helper()
-	w.eventually("wait for event "+reason+" on "+name, func(ctx context.Context) error {
+	w.eventually("event "+reason+" on "+name, func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := w.home.List(ctx, &events, client.InNamespace(homeNS)); err != nil {
 			return err

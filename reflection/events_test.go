@@ -59,13 +59,14 @@ func TestNewsWait(t *testing.T) {
 	config := func(name string) runtime.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	}
+	last := "none"
 	next := func() string {
 		t.Helper()
 		select {
-		case level := <-written:
-			return level
+		case last = <-written:
+			return last
 		case <-time.After(patience.Limit):
-			t.Fatalf("gave up after %s: waited for an event to be written", patience.Limit)
+			t.Fatal(patience.GaveUp("an event that is written", last))
 			return ""
 		}
 	}

@@ -269,12 +269,12 @@ func (c *chaos) run(objects int) {
 	atHome.heal()
 	atRemote.heal()
 	defer func() { stop() }()
-	c.settle("both sides are equal", c.compare)
+	c.settle("equality of both sides", c.compare)
 	for _, each := range c.things {
 		opts := []client.DeleteAllOfOption{client.InNamespace(homeNS)}
 		c.must("delete all at home", c.home.DeleteAllOf(c.Context(), each.home, opts...))
 	}
-	c.settle("nothing is left", c.compare)
+	c.settle("the end of all objects", c.compare)
 }
 
 // step does one thing to one object on one side.
@@ -372,7 +372,7 @@ func (c *chaos) settle(what string, check func(context.Context) error) {
 		}
 		return err == nil, nil
 	}) != nil {
-		c.Fatalf("gave up after %s: waited until %s; last: %v", patience.Limit, what, last)
+		c.Fatal(patience.GaveUp(what, last))
 	}
 	c.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -42,7 +43,7 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 			return answer.StatusCode == code && strings.Contains(string(text), words), err
 		})
 		if err != nil {
-			t.Fatalf("%s: %v; it says %s, not %d %s", path, err, got, code, words)
+			t.Fatal(patience.GaveUp(fmt.Sprintf("%d %s from %s", code, words, path), got))
 		}
 	}
 	says("/healthz", http.StatusOK, "ok")
@@ -59,8 +60,13 @@ func TestRolesWaitForTheAPIServer(t *testing.T) {
 	go server.ListenAndServe()
 	says("/readyz", http.StatusServiceUnavailable, "not yet")
 	close(starting)
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience.Limit):
+		t.Fatal(patience.GaveUp("the end of the wait for the API server", "none"))
 	}
 	l, err := net.Listen("tcp", health)
 	if err != nil {

@@ -60,7 +60,11 @@ func TestItEndsWhileCachesFill(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- runManager(ctx, mgr) }()
-	<-asked
+	select {
+	case <-asked:
+	case <-time.After(patience.Limit):
+		t.Fatal(patience.GaveUp("a request of the role", "none"))
+	}
 	cancel()
 	select {
 	case err := <-ended:
@@ -68,6 +72,6 @@ func TestItEndsWhileCachesFill(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience.Limit):
-		t.Fatalf("gave up after %s: waited for the end of a role whose caches are not filled", patience.Limit)
+		t.Fatal(patience.GaveUp("the end of a role whose caches are not filled", "none"))
 	}
 }

@@ -108,10 +108,10 @@ func (c *installation) tells(t *testing.T, namespace, reason string, words ...st
 		}), err
 	})
 	if err != nil {
-		t.Errorf("gave up after %s: waited for an event %s with %q: %v; last are", patience.Limit, reason, words, err)
 		for _, e := range told.Items {
 			t.Logf("%s %s: %s", e.Regarding.Kind, e.Reason, e.Note)
 		}
+		t.Error(patience.GaveUp(fmt.Sprintf("an event %s with %q", reason, words), err))
 	}
 }
 

@@ -203,7 +203,8 @@ func (c *installation) answersAgain(t *testing.T, before *unstructured.Unstructu
 		return diff == "", nil
 	})
 	if err != nil {
-		t.Errorf("%s: %s %s/%s is not answered as before (-dumped +now): %v\n%s", c.name, before.GetKind(), before.GetNamespace(), before.GetName(), err, diff)
+		t.Errorf("%s\ngave up after %s: waited until %s %s/%s of %s is answered as before (-dumped +now above): %v",
+			diff, patience.Limit, before.GetKind(), before.GetNamespace(), before.GetName(), c.name, err)
 	}
 }
 

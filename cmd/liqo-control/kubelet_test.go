@@ -133,13 +133,13 @@ func (w *stage) eventually(what string, check func(ctx context.Context) error) {
 		return err == nil, nil
 	})
 	if err != nil {
-		w.Fatalf("gave up after %s: %s, last: %v", patience.Limit, what, last)
+		w.Fatal(patience.GaveUp(what, last))
 	}
 }
 
 func (w *stage) nodeHas(address string) {
 	w.Helper()
-	w.eventually("wait for address "+address, func(ctx context.Context) error {
+	w.eventually("address "+address, func(ctx context.Context) error {
 		var node corev1.Node
 		if err := w.Get(ctx, types.NamespacedName{Name: virtualNode}, &node); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (w *stage) nodeHas(address string) {
 // written it hundreds of times.
 func (w *stage) nodeRests(quiet time.Duration) {
 	w.Helper()
-	w.eventually("wait for the Node to rest", func(ctx context.Context) error {
+	w.eventually("a Node that nobody writes", func(ctx context.Context) error {
 		var nodes corev1.NodeList
 		if err := w.List(ctx, &nodes); err != nil {
 			return err

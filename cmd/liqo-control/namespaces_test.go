@@ -52,7 +52,7 @@ func TestManyNamespaces(t *testing.T) {
 	m.Status.CurrentMapping = status
 	began := time.Now()
 	w.must("write status of the map", w.Status().Update(t.Context(), m))
-	w.eventually("wait for the objects of all namespaces", func(ctx context.Context) error {
+	w.eventually("the objects of all namespaces", func(ctx context.Context) error {
 		var all corev1.ConfigMapList
 		if err := w.List(ctx, &all); err != nil {
 			return err

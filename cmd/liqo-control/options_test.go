@@ -56,7 +56,10 @@ func TestGlobalFlags(t *testing.T) {
 		return err == nil, client.IgnoreNotFound(err)
 	}
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, made)
-	if err != nil || keys.Labels["team"] != "net" || keys.Annotations["note"] != "a,b=c" {
-		t.Errorf("labels %v, annotations %v, error %v", keys.Labels, keys.Annotations, err)
+	if err != nil {
+		t.Fatal(patience.GaveUp("the Secret with the keys", err))
+	}
+	if keys.Labels["team"] != "net" || keys.Annotations["note"] != "a,b=c" {
+		t.Errorf("labels %v, annotations %v", keys.Labels, keys.Annotations)
 	}
 }

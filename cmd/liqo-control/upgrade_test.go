@@ -286,7 +286,7 @@ func settled(t *testing.T, clusters []*installation) {
 		return time.Since(since) > rest, nil
 	})
 	if err != nil {
-		t.Fatalf("wait until the clusters rest: %v", err)
+		t.Fatal(patience.GaveUp("clusters that rest", err))
 	}
 }
 

@@ -136,14 +136,16 @@ func (s seen) handler() cache.ResourceEventHandler {
 
 func (s seen) expect(t *testing.T, want ...string) {
 	t.Helper()
+	last := "nothing"
 	for _, each := range want {
 		select {
 		case got := <-s:
+			last = got
 			if got != each {
 				t.Errorf("told of %q, not of %q", got, each)
 			}
 		case <-time.After(patience.Limit):
-			t.Fatalf("gave up after %s: waited to be told of %q", patience.Limit, each)
+			t.Fatal(patience.GaveUp("the event "+each, last))
 		}
 	}
 }

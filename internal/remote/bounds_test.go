@@ -277,14 +277,22 @@ func (s semantics) IsWatchListSemanticsUnSupported() bool { return !bool(s) }
 // holds waits until the cache holds so many pods.
 func holds(t *testing.T, i cache.SharedIndexInformer, pods int) {
 	t.Helper()
-	wait(t, fmt.Sprintf("%d pods in the cache", pods), func() bool { return i.HasSynced() && len(i.GetStore().ListKeys()) == pods })
+	wait(t, fmt.Sprintf("%d pods in the cache", pods), func() (string, bool) {
+		synced, n := i.HasSynced(), len(i.GetStore().ListKeys())
+		return fmt.Sprintf("%d, synced %t", n, synced), synced && n == pods
+	})
 }
 
-func wait(t *testing.T, what string, met func() bool) {
+// wait waits until a condition is met, which returns what is observed instead.
+func wait(t *testing.T, what string, condition func() (observed string, met bool)) {
 	t.Helper()
-	for end := time.Now().Add(patience.Limit); !met(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); ; time.Sleep(5 * time.Millisecond) {
+		observed, met := condition()
+		if met {
+			return
+		}
 		if time.Now().After(end) {
-			t.Fatalf("gave up after %s: waited for %s", patience.Limit, what)
+			t.Fatal(patience.GaveUp(what, observed))
 		}
 	}
 }
@@ -354,8 +362,12 @@ func TestAttackEndlessObjects(t *testing.T) {
 			})
 			i := informer(t, clientOf(t, server, b), way != "pages")
 			for end := time.Now().Add(patience.Limit); attacks.Load() == 0; time.Sleep(5 * time.Millisecond) {
-				if n := len(i.GetStore().ListKeys()); n >= limit || time.Now().After(end) {
-					t.Fatalf("waited for an attack: cache holds %d pods after %d", n, attacks.Load())
+				n := len(i.GetStore().ListKeys())
+				if n >= limit {
+					t.Fatalf("without an attack the cache holds %d pods", n)
+				}
+				if time.Now().After(end) {
+					t.Fatal(patience.GaveUp("an attack", fmt.Sprintf("the cache holds %d pods", n)))
 				}
 			}
 			other := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
@@ -406,8 +418,9 @@ func TestAttackTenPeers(t *testing.T) {
 		}
 		for p := range peers { // a busy machine works minutes for each
 			for rounds := int64(1); rounds <= 3; rounds++ {
-				wait(t, fmt.Sprintf("round %d of requests of the caches of peer %d", rounds, p), func() bool {
-					return asked[p].Load() >= rounds*caches
+				wait(t, fmt.Sprintf("round %d of requests of the caches of peer %d", rounds, p), func() (string, bool) {
+					n := asked[p].Load()
+					return fmt.Sprintf("%d requests", n), n >= rounds*caches
 				})
 			}
 		}
@@ -450,20 +463,30 @@ func history(pod int) http.HandlerFunc {
 	}
 }
 
+// hasVersion returns the version of the first pod in the cache, and whether it is as wanted.
+func hasVersion(i cache.SharedIndexInformer, want string) (version string, has bool) {
+	pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
+	if !ok {
+		return "no pod", false
+	}
+	version = pod.(*corev1.Pod).ResourceVersion
+	return version, version == want
+}
+
 // holdsChanged waits until the cache holds the pod of the first history as it is after its change.
 func holdsChanged(t *testing.T, i cache.SharedIndexInformer) {
 	t.Helper()
-	wait(t, "the changed pod", func() bool {
-		pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
-		return ok && pod.(*corev1.Pod).ResourceVersion == "8"
-	})
+	wait(t, "version 8 of the pod", func() (string, bool) { return hasVersion(i, "8") })
 }
 
 // holdsBackup waits until the cache holds the pod of the second history, and no other.
 func holdsBackup(t *testing.T, i cache.SharedIndexInformer) {
 	t.Helper()
 	backup := []string{"shop/web-1"}
-	wait(t, "the pod of the backup", func() bool { return slices.Equal(i.GetStore().ListKeys(), backup) })
+	wait(t, "the pod of the backup", func() (string, bool) {
+		keys := i.GetStore().ListKeys()
+		return fmt.Sprint(keys), slices.Equal(keys, backup)
+	})
 }
 
 // TestAttackRestoredEtcd: a provider's administrator stops its API server and restores its etcd from a backup. When
@@ -483,7 +506,7 @@ func TestAttackRestoredEtcd(t *testing.T) {
 			address := server.Listener.Addr().String()
 			_ = server.Listener.Close() // new connections are refused
 			server.CloseClientConnections()
-			wait(t, "a watch that fails", func() bool { return unanswered.Load() > 0 })
+			wait(t, "a watch that fails", func() (string, bool) { return "no failure", unanswered.Load() > 0 })
 			listener, err := net.Listen("tcp", address)
 			if err != nil {
 				t.Fatal(err)
@@ -574,10 +597,7 @@ func TestBrokenWatchIsResumed(t *testing.T) {
 	clients := clientOf(t, server, patient(ordinary))
 	i := informer(t, clients, true)
 	for n := range breaks + 1 {
-		wait(t, "an event of each watch", func() bool {
-			pod, ok, _ := i.GetStore().GetByKey("shop/web-0")
-			return ok && pod.(*corev1.Pod).ResourceVersion == fmt.Sprint(11+n)
-		})
+		wait(t, "an event of each watch", func() (string, bool) { return hasVersion(i, fmt.Sprint(11+n)) })
 		if n < breaks {
 			server.CloseClientConnections()
 		}
@@ -595,7 +615,7 @@ func TestBrokenWatchIsResumed(t *testing.T) {
 			t.Error("unexpected event")
 		}
 		ended := time.Now() // no earlier than the watch began, by the clock of the client
-		wait(t, "the timeout", func() bool { return time.Since(ended) > time.Second })
+		wait(t, "the timeout", func() (string, bool) { return "a second is not over", time.Since(ended) > time.Second })
 	}
 	if versions.Load() != breaks {
 		t.Error("the newest version was read for a watch that ended after its timeout")

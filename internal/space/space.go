@@ -226,13 +226,32 @@ func hostOf(a net.Addr) string {
 	return host
 }
 
-// Asks returns the source address that a server observed; the error says that it did not answer. A
-// UDP request has size bytes.
+// askLimit is how long Asks waits for an answer. It allows for a lost packet.
+const askLimit = 3 * time.Second
+
+// Asks returns the source address that a server observed; the error says that it did not answer in
+// time. A UDP request has size bytes.
 func (s *Space) Asks(network, from, to string, size int) (string, error) {
+	return s.asks(network, from, to, size, askLimit)
+}
+
+// AsksUntilAnswered is Asks for an answer that must come. Each try waits twice as long as the last
+// one.
+func (s *Space) AsksUntilAnswered(t testing.TB, network, from, to string, size int) (seen string) {
+	t.Helper()
+	limit := askLimit
+	Eventually(t, fmt.Sprintf("an answer from %s over %s to %s", to, network, s.Name), func() (err error) {
+		seen, err = s.asks(network, from, to, size, limit)
+		limit *= 2
+		return err
+	})
+	return seen
+}
+
+func (s *Space) asks(network, from, to string, size int, limit time.Duration) (string, error) {
 	var c net.Conn
 	var err error
-	const patience = 3 * time.Second // so that one packet may be lost
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: limit}
 	if ip := net.ParseIP(from); ip != nil && network == "tcp" {
 		dialer.LocalAddr = &net.TCPAddr{IP: ip}
 	} else if ip != nil {
@@ -243,7 +262,7 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(limit))
 	if network == "udp" {
 		c.Write(make([]byte, size))
 		b := make([]byte, 100)
@@ -252,6 +271,18 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	}
 	b, err := io.ReadAll(c)
 	return string(b), err
+}
+
+// PingsUntilAnswered runs ping, whose last argument is an address, until one is answered.
+func (s *Space) PingsUntilAnswered(t testing.TB, args ...string) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("an answer to %s, which runs ping %s", s.Name, strings.Join(args, " ")), func() error {
+		out, err := s.Try("", "ping", append([]string{"-c1", "-W5"}, args...)...)
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	})
 }
 
 // Dial opens a connection from the namespace, on a thread of its own that waits for the response.
@@ -331,7 +362,7 @@ func (s *Space) written(monitor []string, f func()) string {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	waitMark := func(before string, again func()) string {
-		Eventually(s.t, "monitor", func() error {
+		Eventually(s.t, "the mark in the output of the monitor", func() error {
 			if !strings.Contains(strings.TrimPrefix(out.String(), before), mark) {
 				again()
 				return errors.New("no mark")
@@ -340,7 +371,7 @@ func (s *Space) written(monitor []string, f func()) string {
 		})
 		return strings.TrimPrefix(out.String(), before)
 	}
-	Eventually(s.t, "IPv6 addresses the kernel makes sure of", func() error {
+	Eventually(s.t, "IPv6 addresses that are checked for duplicates", func() error {
 		if tentative := s.Run("", "ip", "-6", "addr", "show", "tentative"); tentative != "" {
 			return errors.New(tentative)
 		}
@@ -434,6 +465,6 @@ func Eventually(t testing.TB, what string, f func() error) {
 		err = f()
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatal(patience.GaveUp(what, err))
 	}
 }

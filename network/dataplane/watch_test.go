@@ -36,7 +36,7 @@ func TestOwnRoutesAreNoNews(t *testing.T) {
 	}
 	var reported, pods atomic.Int64
 	go d.Watch(ctx, func() { reported.Add(1) }, func() { pods.Add(1) })
-	space.Eventually(t, "Watch listens", func() error {
+	space.Eventually(t, "a watch that listens", func() error {
 		ip("route replace 10.97.0.1/32 dev lo")
 		ip("route delete 10.97.0.1/32 dev lo")
 		if pods.Load() == 0 {

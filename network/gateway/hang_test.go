@@ -35,7 +35,7 @@ func TestTimedFailoverWithoutAPIServerAndDNS(t *testing.T) {
 	const pings = 8
 	answered := func() time.Duration {
 		before, began := keepsTunnel(t, client.Gateway), time.Now()
-		space.Eventually(t, "pings are answered", func() error {
+		space.Eventually(t, "answers to pings", func() error {
 			if more := keepsTunnel(t, client.Gateway) - before; more < pings {
 				return fmt.Errorf("%d were", more)
 			}
@@ -74,7 +74,7 @@ func failoverWithoutAPIServerAndDNS(t *testing.T, expected expected) (client *wo
 
 	requests.on.Store(true)
 	lookups.on.Store(true)
-	space.Eventually(t, "a request and a lookup hang", func() error {
+	space.Eventually(t, "a request and a lookup that hang", func() error {
 		if requests.lost.Load() == 0 || lookups.lost.Load() == 0 {
 			return fmt.Errorf("%d requests and %d lookups do", requests.lost.Load(), lookups.lost.Load())
 		}
@@ -114,7 +114,7 @@ func TestTimedFailoverWhileNFTHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.announces(t, []string{"10.10.0.0/16", "10.41.0.0/16"}, []string{"10.10.0.0/16"}) // rules have to be written
-	space.Eventually(t, "nft hangs", func() error { _, err := os.Stat(waits); return err })
+	space.Eventually(t, "an nft that hangs", func() error { _, err := os.Stat(waits); return err })
 	a.replacesServer(t, b, server, to, inTime)
 	if err := os.Remove(hangs); err != nil {
 		t.Fatal(err)

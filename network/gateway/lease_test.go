@@ -99,7 +99,7 @@ func takeTurns(t *testing.T) (released, silent time.Duration) {
 	if a.free(seen.Add(turnLasts-1)) || !a.free(seen.Add(turnLasts)) {
 		t.Errorf("the lease of b, which is silent, is not free %v after it was seen, or before", turnLasts)
 	}
-	space.Eventually(t, "a follows b, which is silent", func() error {
+	space.Eventually(t, "a to follow b, which is silent", func() error {
 		if got, err := a.attempt(t.Context()); err != nil || got != "a" {
 			return fmt.Errorf("holder %q, %v", got, err)
 		}

@@ -322,7 +322,7 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
+		t.Fatal(patience.GaveUp(what, last))
 	}
 }
 

@@ -703,6 +703,6 @@ func eventually(t *testing.T, what string, check func() error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("gave up after %s: waited for %s, last: %v", patience.Limit, what, last)
+		t.Fatal(patience.GaveUp(what, last))
 	}
 }
