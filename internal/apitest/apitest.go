@@ -33,19 +33,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // KubernetesVersion is the version of the server binaries.
 const KubernetesVersion = "v1.35.4"
 
-const (
-	// startTimeout bounds the start of a server; measured: 4 s on two idle cores.
-	startTimeout = 4 * time.Minute
-	// startTries is how often a start is tried if its processes end. Another process may take a
-	// free port before it is used, and on a busy machine kube-apiserver may give up during its
-	// start.
-	startTries = 3
-)
+// startTries is how often a start is tried if its processes end. Another process may take a free port
+// before it is used, and on a busy machine kube-apiserver may give up during its start.
+const startTries = 3
 
 // init discards the log of controller-runtime, which warns in the output of tests if nobody takes it.
 func init() { log.SetLogger(klog.Logger{}) }
@@ -79,9 +76,12 @@ func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 // test if the binaries are missing or the server does not start.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	s, err := take(ctx)
+	if err != nil && ctx.Err() != nil {
+		t.Fatal(patience.GaveUp("an API server", err))
+	}
 	if err != nil {
 		t.Fatalf("start API server: %v", err)
 	}
@@ -181,7 +181,7 @@ func start(ctx context.Context, present *installation) (_ *Server, err error) {
 	}
 	if present != nil {
 		if err := s.state.seed(ctx, present); err != nil {
-			return nil, fmt.Errorf("%w\netcd: %s", err, tail(dir, "etcd"))
+			return nil, fmt.Errorf("etcd: %s\n%w", tail(dir, "etcd"), err)
 		}
 	}
 	if err := spawn("kube-apiserver", apiServerArgs(dir, ports[0], ports[2])); err != nil {
@@ -307,8 +307,8 @@ func waitReady(ctx context.Context, config *rest.Config, dir string) error {
 		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for /readyz: %w\netcd: %s\nkube-apiserver: %s",
-			context.Cause(ctx), tail(dir, "etcd"), tail(dir, "kube-apiserver"))
+		return fmt.Errorf("etcd: %s\nkube-apiserver: %s\nwait for /readyz: %w",
+			tail(dir, "etcd"), tail(dir, "kube-apiserver"), context.Cause(ctx))
 	}
 	return nil
 }

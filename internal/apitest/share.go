@@ -16,10 +16,16 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // shareVariable names the environment variable with the socket of the process that shares servers.
 const shareVariable = "LIQO_APITEST_SOCKET"
+
+// lenderLimit is how long a borrower waits for the lender. It is longer than the limit of the lender,
+// which can then say why it gave up.
+const lenderLimit = patience.Limit + time.Minute
 
 // offer describes how a borrower reaches its server, or holds the error. The borrower returns the
 // server by closing its half of the connection, and stops the server by writing a byte. The lender
@@ -75,7 +81,7 @@ func serve(listener net.Listener) {
 // lend lends a server to the other end of a connection until that returns or stops it.
 func lend(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	s, err := take(ctx)
 	if err != nil {
@@ -102,8 +108,7 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	end, _ := ctx.Deadline() // zero without a deadline: no limit
-	_ = conn.SetReadDeadline(end)
+	_ = conn.SetReadDeadline(time.Now().Add(lenderLimit))
 	var o offer
 	err = json.NewDecoder(conn).Decode(&o)
 	_ = conn.SetReadDeadline(time.Time{})
@@ -132,7 +137,7 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 
 // giveBack ends a lease and returns when the server is reset.
 func giveBack(conn net.Conn) error {
-	_ = conn.SetReadDeadline(time.Now().Add(2 * resetTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(lenderLimit))
 	err := conn.(*net.UnixConn).CloseWrite()
 	if err == nil {
 		_, err = io.Copy(io.Discard, conn)

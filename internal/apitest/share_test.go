@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestProcessesShareServers: the next process gets the server of the last one in its first state,
@@ -63,13 +65,13 @@ func TestProcessesShareServers(t *testing.T) {
 	if err := s.lease.Close(); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, resetTimeout, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience.Limit, true, func(context.Context) (bool, error) {
 		idle.Lock()
 		defer idle.Unlock()
 		return slices.ContainsFunc(idle.servers, func(s *Server) bool { return s.Config.Host == first }), nil
 	})
 	if err != nil {
-		t.Fatalf("the server of a process that was killed does not come back: %v", err)
+		t.Fatal(patience.GaveUp("the return of the server of a process that was killed", err))
 	}
 	s, c = next()
 	if s.Config.Host != first {

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // state records the first content of an etcd and restores it. It uses etcd's JSON gateway and
@@ -182,13 +184,10 @@ func (s *state) ask(ctx context.Context, path string, request, answer any) error
 	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
-// resetTimeout bounds a reset; measured: 0.05 s on two idle cores.
-const resetTimeout = time.Minute
-
 // reset returns the server to its first state and waits until its authorizer and its admission have
-// observed that. It reports false if it cannot wait for that.
+// observed that: 0.05 s on two idle cores. It reports false if it cannot wait for that.
 func (s *Server) reset() (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	groups, err := s.state.restore(ctx)
 	if err != nil || slices.ContainsFunc(groups, spoils) {
