@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,12 +36,13 @@ import (
 	"github.com/liqo-go/liqo/deploy/cleanup"
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/desired"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // TestCleanup: while a namespace is offloaded, the role fails, names it and deletes nothing. Afterwards
 // it deletes everything, even an object with a finalizer that no controller removes.
 func TestCleanup(t *testing.T) {
-	c := cluster(t)
+	server, c := cluster(t)
 	inLiqo := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: api.Namespace, Name: name} }
 	offloaded := &offv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: api.NamespaceOffloadingName}}
 	network := &ipamv1alpha1.Network{ObjectMeta: inLiqo(api.NetworkPodCIDR), Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.10.0.0/16"}}
@@ -56,7 +60,15 @@ func TestCleanup(t *testing.T) {
 		}
 	}
 
-	if _, err := run(t, 20*time.Second); err == nil || !strings.Contains(err.Error(), "default/offloading") {
+	ctx, end := context.WithCancelCause(t.Context())
+	refused := make(chan error, 1)
+	go func() {
+		_, err := run(ctx)
+		refused <- err
+	}()
+	awaitWatch(t, server, "namespaceoffloadings", refused)
+	end(context.DeadlineExceeded) // as if its time were up
+	if err := <-refused; err == nil || !strings.Contains(err.Error(), "default/offloading") {
 		t.Fatalf("with an offloaded namespace: %v", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(network), network); err != nil || network.DeletionTimestamp != nil {
@@ -66,8 +78,8 @@ func TestCleanup(t *testing.T) {
 	if err := c.Delete(t.Context(), offloaded); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := run(t, time.Minute); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if out, err := run(t.Context()); err != nil { // after 5 minutes at most
+		t.Fatalf("%s%v", out, err)
 	}
 	for _, list := range []client.ObjectList{&ipamv1alpha1.NetworkList{}, &ipamv1alpha1.IPList{}, &corev1beta1.ForeignClusterList{}, &netv1beta1.InternalNodeList{}} {
 		if err := c.List(t.Context(), list); err != nil || meta.LenList(list) > 0 {
@@ -117,10 +129,24 @@ func request(t *testing.T, name string, labels map[string]string) *certificatesv
 	}
 }
 
-func run(t *testing.T, timeout time.Duration) (string, error) {
+// awaitWatch waits until a resource is watched, or the role has ended.
+func awaitWatch(t *testing.T, server *apitest.Server, resource string, ended chan error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
+	clients, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := regexp.MustCompile(`apiserver_longrunning_requests\{[^}]*resource="` + resource + `"[^}]*verb="WATCH"[^}]*\} 1`)
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
+		metrics, err := clients.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		return watched.Match(metrics) || len(ended) > 0, err
+	})
+	if err != nil {
+		t.Fatal(patience.GaveUp("a watch of "+resource, err))
+	}
+}
+
+func run(ctx context.Context) (string, error) {
 	var out bytes.Buffer
 	cmd := cleanup.Command()
 	cmd.SetArgs([]string{})
@@ -131,7 +157,7 @@ func run(t *testing.T, timeout time.Duration) (string, error) {
 }
 
 // cluster starts an API server and makes it the one that the role connects to.
-func cluster(t *testing.T) client.Client {
+func cluster(t *testing.T) (*apitest.Server, client.Client) {
 	t.Helper()
 	server := apitest.Start(t)
 	tls := server.Config.TLSClientConfig
@@ -150,7 +176,7 @@ func cluster(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return server, c
 }
 
 func controller(at metav1.ObjectMeta) *appsv1.Deployment {
