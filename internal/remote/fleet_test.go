@@ -96,7 +96,7 @@ func until(t *testing.T, claim string, holds func() bool) {
 		return holds(), nil
 	})
 	if err != nil {
-		t.Fatalf("waited until %s: %v", claim, err)
+		t.Fatalf("gave up after %s: waited until %s: %v", patience.Limit, claim, err)
 	}
 }
 
@@ -317,22 +317,76 @@ func TestHealthOfALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	milan := newProvider(t, server)
-	links := &remote.Fleet{}
-	runFleet(t, links, server.Config)
-	for _, obj := range []client.Object{tenantNamespace("tenant", "milan"), identitySecret("tenant", "milan", milan.kubeconfig("one"))} {
+	if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, story := range []struct {
+		what    string
+		status  int32
+		hangs   bool
+		code    int
+		timeout time.Duration
+	}{
+		{what: "errors", status: http.StatusServiceUnavailable, code: http.StatusServiceUnavailable, timeout: patience.Limit},
+		{what: "hangs", hangs: true, timeout: time.Second},
+		{what: "refuses", status: http.StatusUnauthorized, code: http.StatusUnauthorized, timeout: patience.Limit},
+	} {
+		t.Run(story.what, func(t *testing.T) {
+			milan := newProvider(t, server)
+			links := &remote.Fleet{}
+			runFleet(t, links, server.Config)
+			link := linkTo(t, c, links, milan, story.what)
+			becomes, calls := reports(t, link, remote.Checks{Interval: 10 * time.Millisecond, Timeout: story.timeout})
+			copied, err := link.Copy("shared", remote.CopySpec{
+				Kinds: []client.Object{&corev1.ConfigMap{}}, Probe: &corev1.ConfigMapList{}, Selector: labels.Everything(), Changed: func() {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the copy is complete", copied.Synced)
+			becomes("answers", http.StatusOK)
+			if !story.hangs { // else a slow answer counts as none
+				healthy := calls.Load()
+				<-time.After(200 * time.Millisecond) // 20 checks
+				if n := calls.Load(); n != healthy {
+					t.Errorf("called %d times for a healthy provider", n-healthy)
+				}
+			}
+			milan.status.Store(story.status)
+			milan.hangs.Store(story.hangs)
+			becomes(story.what, story.code)
+			if err := copied.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kept"}, &corev1.ConfigMap{}); err != nil {
+				t.Errorf("while the provider %s its copy has lost an object: %v", story.what, err)
+			}
+			milan.CloseClientConnections() // of requests that hang
+			milan.status.Store(0)
+			milan.hangs.Store(false)
+			becomes("answers again", http.StatusOK)
+		})
+	}
+}
+
+// linkTo returns the link to a provider with an ID.
+func linkTo(t *testing.T, c client.Client, links *remote.Fleet, p *provider, id string) (link *remote.Link) {
+	t.Helper()
+	for _, obj := range []client.Object{tenantNamespace(id, id), identitySecret(id, id, p.kubeconfig("one"))} {
 		if err := c.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var link *remote.Link
 	until(t, "there is a link", func() bool {
-		link = links.Get(types.NamespacedName{Namespace: "tenant", Name: "cplane"})
+		link = links.Get(types.NamespacedName{Namespace: id, Name: "cplane"})
 		return link != nil
 	})
-	var calls atomic.Int32
+	return link
+}
+
+// reports starts the checks of a link. It returns a function that waits until a provider is reported
+// with a code, which is 0 for no response, and the number of reports.
+func reports(t *testing.T, link *remote.Link, checks remote.Checks) (becomes func(what string, code int), calls *atomic.Int32) {
+	t.Helper()
+	calls = &atomic.Int32{}
 	reported := make(chan remote.Health, 1) // the last one
-	checks := remote.Checks{Interval: 10 * time.Millisecond, Timeout: time.Second}
 	var health func() *remote.Health
 	health = func() *remote.Health {
 		return link.Health(checks, func() {
@@ -347,45 +401,15 @@ func TestHealthOfALink(t *testing.T) {
 	if h := health(); h != nil {
 		t.Errorf("before the first check: %+v", h)
 	}
-	becomes := func(what string, code int) {
+	return func(what string, code int) {
 		t.Helper()
-		until(t, "the provider "+what, func() bool { h := <-reported; return h.Code == code && (h.Err != nil) == (code == 0) })
-	}
-	spec := remote.CopySpec{
-		Kinds: []client.Object{&corev1.ConfigMap{}}, Probe: &corev1.ConfigMapList{}, Selector: labels.Everything(), Changed: func() {},
-	}
-	if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"}}); err != nil {
-		t.Fatal(err)
-	}
-	copied, err := link.Copy("shared", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the copy is complete", copied.Synced)
-	for _, story := range []struct {
-		what   string
-		status int32
-		hangs  bool
-		want   int // of Code
-	}{
-		{what: "errors", status: http.StatusServiceUnavailable, want: http.StatusServiceUnavailable},
-		{what: "hangs", hangs: true},
-		{what: "refuses us", status: http.StatusUnauthorized, want: http.StatusUnauthorized},
-	} {
-		milan.status.Store(0)
-		milan.hangs.Store(false)
-		becomes("answers", http.StatusOK)
-		healthy := calls.Load()
-		<-time.After(20 * checks.Interval)
-		if n := calls.Load(); n != healthy {
-			t.Errorf("called %d times for a healthy provider", n-healthy)
-		}
-		milan.status.Store(story.status)
-		milan.hangs.Store(story.hangs)
-		becomes(story.what, story.want)
-		if err := copied.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kept"}, &corev1.ConfigMap{}); err != nil {
-			t.Errorf("while the provider %s its copy has lost an object: %v", story.what, err)
-		}
-		milan.CloseClientConnections() // of requests that hang
-	}
+		until(t, "the provider "+what, func() bool {
+			select {
+			case h := <-reported:
+				return h.Code == code && (h.Err != nil) == (code == 0)
+			default:
+				return false
+			}
+		})
+	}, calls
 }
