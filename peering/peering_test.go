@@ -121,12 +121,17 @@ func TestForeignClusterSumsUp(t *testing.T) {
 	remove(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
 	until(t, c, "networking is disabled", peer, func() bool { return !networking() })
 	most, n := 2+int(time.Since(began)/summaryDelay), 0
+	limit := time.After(patience.Limit)
 	for version := ""; version != peer.ResourceVersion; n++ {
-		event, open := <-writes.ResultChan()
-		if !open {
-			t.Fatal("the watch ended")
+		select {
+		case event, open := <-writes.ResultChan():
+			if !open {
+				t.Fatal("the watch ended")
+			}
+			version = event.Object.(client.Object).GetResourceVersion()
+		case <-limit:
+			t.Fatal(patience.GaveUp("the event of resource version "+peer.ResourceVersion, version))
 		}
-		version = event.Object.(client.Object).GetResourceVersion()
 	}
 	if n > most {
 		t.Errorf("40 changes in %s led to %d writes", time.Since(began), n)
@@ -154,7 +159,7 @@ func start(t *testing.T, server *apitest.Server) client.Client {
 	links := &remote.Fleet{}
 	for _, controller := range append(Controllers(Options{
 		Links: links, LiqoNamespace: "default", Modules: plan.Modules{Networking: true, Authentication: true, Offloading: true},
-		ProbeInterval: time.Second, ProbeTimeout: 5 * time.Second,
+		ProbeInterval: time.Second, ProbeTimeout: patience.Limit,
 	}), links) {
 		if err := controller.Register(mgr); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/remote"
 )
 
@@ -71,7 +72,7 @@ func TestExpiredCertificateIsToldOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	messages, checked := map[string]bool{}, 0
-	peer.Monitor(ctx, remote.Checks{Interval: time.Second, Timeout: 5 * time.Second}, func(_ time.Time, h remote.Health) bool {
+	peer.Monitor(ctx, remote.Checks{Interval: time.Second, Timeout: patience.Limit}, func(_ time.Time, h remote.Health) bool {
 		probe := outcome(h)
 		messages[probe.Message] = true
 		if checked++; checked == 4 {
