@@ -89,7 +89,7 @@ func TestAttackProxyConnections(t *testing.T) {
 		}
 		select {
 		case <-gaveUp:
-			t.Fatalf("waited for room after a connection has ended: %v", err)
+			t.Fatal(patience.GaveUp("room after a connection has ended", err))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
