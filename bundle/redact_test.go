@@ -7,13 +7,13 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/liqo-go/liqo/bundle"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 const (
@@ -89,7 +89,7 @@ func TestText(t *testing.T) {
 // follows or precedes it does.
 func TestCutKeys(t *testing.T) {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	key := "-----BEGIN PRIVATE KEY-----"
 	for range 9 {
 		key += "\n"

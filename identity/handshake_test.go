@@ -50,6 +50,7 @@ import (
 	"github.com/liqo-go/liqo/internal/apitest"
 	"github.com/liqo-go/liqo/internal/ctl"
 	"github.com/liqo-go/liqo/internal/patience"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 const (
@@ -364,7 +365,8 @@ func startCluster(t *testing.T, id string) cluster {
 	c := cluster{must(client.New(server.Config, client.Options{Scheme: scheme.New()})), server, &lines{}}
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}})
 	config := c.asController(t)
-	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt} }
+	from, writes := seed.Of(t), new(atomic.Uint64)
+	config.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return flaky{rt, from, writes} }
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme.New(), Metrics: metricsserver.Options{BindAddress: "0"}, Controller: ctl.Queues(),
 		Cache:  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: identity.CachedConfigMaps()}},
@@ -411,11 +413,15 @@ func (c cluster) asController(t *testing.T) *rest.Config {
 	return c.server.ConfigFor("liqo-controller", "system:authenticated")
 }
 
-// flaky fails a fifth of the writes.
-type flaky struct{ http.RoundTripper }
+// flaky fails a fifth of the writes. Whether it fails one follows from the seed and the number of the write.
+type flaky struct {
+	http.RoundTripper
+	seed   uint64
+	writes *atomic.Uint64
+}
 
 func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && randv2.IntN(5) == 0 {
+	if r.Method != http.MethodGet && randv2.New(randv2.NewPCG(f.seed, f.writes.Add(1))).IntN(5) == 0 {
 		return nil, errors.New("write failed on purpose")
 	}
 	return f.RoundTripper.RoundTrip(r)

@@ -20,6 +20,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/internal/ledger"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -29,24 +30,24 @@ import (
 // accounts equal a count from scratch.
 func TestAccountsHold(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3000) {
+	for n, r := range seed.Samples(t, 3000) {
 		w := &world{
-			accounts: newAccounts(), rand: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1000, 0),
+			accounts: newAccounts(), rand: r, now: time.Unix(1000, 0),
 			shadows: map[string]*offloadingv1beta1.ShadowPod{}, pods: map[string]*corev1.Pod{}, told: map[types.UID]bool{},
 		}
 		w.accounts.promises.Now = func() time.Time { return w.now }
 		w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
 		for step := range 400 {
 			w.step()
-			if n := w.running(); n > 5 {
-				t.Fatalf("seed %d, step %d: pods ask for %d CPUs, the quota is 5", seed, step, n)
+			if cpus := w.running(); cpus > 5 {
+				t.Fatalf("sample %d, step %d: pods ask for %d CPUs, the quota is 5", n, step, cpus)
 			}
 		}
 		w.tellAll()
 		w.now = w.now.Add(2 * ledger.Patience)
 		w.accounts.expire()
 		if diff := cmp.Diff(w.fromScratch(), w.accounted()); diff != "" {
-			t.Fatalf("seed %d: the accounts differ from a count (-count +accounts):\n%s", seed, diff)
+			t.Fatalf("sample %d: the accounts differ from a count (-count +accounts):\n%s", n, diff)
 		}
 		for name := range w.shadows {
 			w.deleteShadow(name)
@@ -56,8 +57,8 @@ func TestAccountsHold(t *testing.T) {
 		}
 		w.tellAll()
 		w.now = w.now.Add(2 * ledger.Patience)
-		if n := len(w.accounts.items) + len(w.accounts.users) + len(w.accounts.promises.Expire()); n != 0 {
-			t.Fatalf("seed %d: %d things are remembered of nothing", seed, n)
+		if left := len(w.accounts.items) + len(w.accounts.users) + len(w.accounts.promises.Expire()); left != 0 {
+			t.Fatalf("sample %d: %d things are remembered of nothing", n, left)
 		}
 	}
 }
@@ -372,7 +373,7 @@ func TestRefusedResizeCountsCurrentSize(t *testing.T) {
 	large := shadow("web", "100")
 	large.Generation = 2
 	a.observeShadowPod(large, false)
-	w := &world{accounts: a, quota: quota, rand: rand.New(rand.NewPCG(1, 5))}
+	w := &world{accounts: a, quota: quota, rand: seed.Rand(t)}
 	if w.grants(large, pod) {
 		t.Error("the pod may grow beyond the quota")
 	}

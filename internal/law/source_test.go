@@ -58,11 +58,15 @@ func parse(name string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseText(name, string(text))
+}
+
+func parseText(name, text string) (*source, error) {
 	file, err := parser.ParseFile(files, name, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	s := &source{File: file, path: name, dir: path.Dir(name), text: string(text), imports: map[string]string{}}
+	s := &source{File: file, path: name, dir: path.Dir(name), text: text, imports: map[string]string{}}
 	for _, i := range file.Imports {
 		imported, _ := strconv.Unquote(i.Path.Value)
 		dir, ours := strings.CutPrefix(imported, module)

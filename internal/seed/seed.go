@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -58,6 +59,20 @@ func Of(t testing.TB) uint64 {
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Of(t), 0))
+}
+
+// Samples yields n sources of random numbers, by their numbers. All start from the seed of a test, and
+// no two draw the same.
+func Samples(t testing.TB, n int) iter.Seq2[int, *rand.Rand] {
+	t.Helper()
+	from := Of(t)
+	return func(yield func(int, *rand.Rand) bool) {
+		for i := range n {
+			if !yield(i, rand.New(rand.NewPCG(from, uint64(i)))) {
+				return
+			}
+		}
+	}
 }
 
 // command returns the line that runs one test of this process again, with the same seed and flags.

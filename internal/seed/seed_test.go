@@ -21,6 +21,20 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// TestSamples: samples of one seed differ, and the first is that of Rand.
+func TestSamples(t *testing.T) {
+	drawn := map[uint64]bool{}
+	for i, r := range Samples(t, 3) {
+		drawn[r.Uint64()] = true
+		if i == 0 && !drawn[Rand(t).Uint64()] {
+			t.Error("the first sample is not that of Rand")
+		}
+	}
+	if len(drawn) != 3 {
+		t.Errorf("3 samples drew %d numbers", len(drawn))
+	}
+}
+
 // TestFails fails if it runs below TestRepeats.
 func TestFails(t *testing.T) {
 	if os.Getenv("SEED_FAIL") != "" {

@@ -7,13 +7,13 @@ package dataplane_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -21,8 +21,8 @@ import (
 // TestLargeSetsChange: changes of few among many peers change elements of sets, which needs no nft. The table reads
 // back as planned, also by a new process, and what somebody else did to it goes.
 func TestLargeSetsChange(t *testing.T) {
+	random := seed.Rand(t)
 	for _, form := range []struct{ outer, ranges string }{{"10.50.%d.9", "11.0.%d.0/24"}, {"fd00:50::%x", "fd00:11:%x::/48"}} {
-		random := rand.New(rand.NewPCG(1, 2))
 		in := plan.NodeStateInput{Self: plan.Member{Outer: netip.MustParseAddr(fmt.Sprintf(form.outer, 255)),
 			Overlay: netip.MustParseAddr("10.80.0.1")}, Under: under, Port: 6091}
 		for i := range 100 {
@@ -44,8 +44,8 @@ func TestLargeSetsChange(t *testing.T) {
 
 // TestLargeMapsChange: the same of the IP objects in a gateway, where each peer has one.
 func TestLargeMapsChange(t *testing.T) {
+	random := seed.Rand(t)
 	for _, form := range []struct{ external, target string }{{"10.70.%d.1", "11.0.%d.0"}, {"fd00:70::%x", "fd00:11:%x::"}} {
-		random := rand.New(rand.NewPCG(1, 2))
 		in := plan.GatewayStateInput{Self: plan.Member{Outer: netip.MustParseAddr("10.50.0.9"),
 			Overlay: netip.MustParseAddr("10.80.128.1")}, Under: under, Port: 6091}
 		in.Tunnel = plan.TunnelInput{Address: netip.MustParsePrefix("169.254.18.1/30"),

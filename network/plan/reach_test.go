@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // member of a mesh: its pod CIDRs, its external CIDR last, and how it sees the others'.
@@ -25,18 +26,17 @@ type meshed struct {
 // reach each other's pods and external addresses in both directions. Each address means one pod
 // only, and without overlaps nothing is translated.
 func TestEveryPodIsReached(t *testing.T) {
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 7))
+	for n, r := range seed.Samples(t, 300) {
 		mesh := randomMesh(r)
 		for a := range mesh {
 			for b := range mesh {
 				if a != b {
-					reaches(t, fmt.Sprintf("seed %d, %d to %d", seed, a, b), r, mesh, a, b)
+					reaches(t, fmt.Sprintf("sample %d, %d to %d", n, a, b), r, mesh, a, b)
 				}
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d: clusters %+v", seed, mesh)
+			t.Fatalf("sample %d: clusters %+v", n, mesh)
 		}
 	}
 }

@@ -167,8 +167,7 @@ func of[P runtime.Object](all []runtime.Object) []P {
 
 // TestChangesLeadToTheDesiredState: changes lead from any state to any other, and then there are none.
 func TestChangesLeadToTheDesiredState(t *testing.T) {
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 1))
+	for n, r := range seed.Samples(t, 300) {
 		have, want := randomState(r), randomState(r)
 		changes := Diff(have, want)
 		got := State{
@@ -186,10 +185,10 @@ func TestChangesLeadToTheDesiredState(t *testing.T) {
 			got.Quotes = changes.Quotes.New
 		}
 		if again := Diff(got, want); !again.Empty() {
-			t.Fatalf("seed %d: after\n%s\nthere is still to do\n%s", seed, changes, again)
+			t.Fatalf("sample %d: after\n%s\nthere is still to do\n%s", n, changes, again)
 		}
 		if changes.Empty() != (Diff(have, want).String() == "") {
-			t.Fatalf("seed %d: empty changes print something", seed)
+			t.Fatalf("sample %d: empty changes print something", n)
 		}
 	}
 }
@@ -297,7 +296,7 @@ func TestExternalAddressesThatMove(t *testing.T) {
 // TestTranslationIsABijection: translating an address and back returns the same address. Host bits
 // are kept, and the result lies in the prefix.
 func TestTranslationIsABijection(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	r := seed.Rand(t)
 	for range 2000 {
 		f := families()[r.IntN(2)]
 		real, view := randomPrefix(r, f.six), netip.Prefix{}

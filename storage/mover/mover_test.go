@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 const (
@@ -88,8 +90,7 @@ func asking(t *testing.T, server http.Handler) *client {
 func plainly(h http.Handler) http.Handler { return h }
 
 // breaking ends connections after some amounts of bytes, in either direction.
-func breaking(seed uint64) func(http.Handler) http.Handler {
-	dice := rand.New(rand.NewPCG(seed, 0))
+func breaking(dice *rand.Rand) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if dice.IntN(2) == 0 {
@@ -171,23 +172,23 @@ func listing(t *testing.T, dir string) string {
 func TestMove(t *testing.T) {
 	from := full(t)
 	want := listing(t, from)
-	for seed := range uint64(20) {
+	for n, r := range seed.Samples(t, 20) {
 		around := plainly
-		if seed > 0 {
-			around = breaking(seed)
+		if n > 0 {
+			around = breaking(r)
 		}
 		to, folder := t.TempDir(), t.TempDir()
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "private"), 0o700) }) // as above
 		pulling, pushing := serving(t, from, around), serving(t, to, around)
 		pulling.folder, pushing.folder = folder, folder
 		if err := pulling.retry(t.Context(), pulling.pull); err != nil {
-			t.Fatalf("seed %d: pull: %v", seed, err)
+			t.Fatalf("sample %d: pull: %v", n, err)
 		}
 		if err := pushing.retry(t.Context(), pushing.push); err != nil {
-			t.Fatalf("seed %d: push: %v", seed, err)
+			t.Fatalf("sample %d: push: %v", n, err)
 		}
 		if info, err := os.Stat(filepath.Join(to, "empty")); err != nil || info.Mode() != 0o755 {
-			t.Fatalf("seed %d: the mode is %v, %v", seed, info.Mode(), err)
+			t.Fatalf("sample %d: the mode is %v, %v", n, info.Mode(), err)
 		}
 		// Neither is a pipe copied nor what a file system keeps for itself.
 		for _, made := range []error{unix.Mkfifo(filepath.Join(to, "pipe"), 0o600), os.Mkdir(filepath.Join(to, lostAndFound), 0o700)} {
@@ -202,11 +203,11 @@ func TestMove(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := listing(t, to); got != want {
-			t.Fatalf("seed %d: the volume holds\n%s\nnot\n%s", seed, got, want)
+			t.Fatalf("sample %d: the volume holds\n%s\nnot\n%s", n, got, want)
 		}
 		// Done once more it finds that all is there.
 		if err := pushing.retry(t.Context(), pushing.push); err != nil {
-			t.Fatalf("seed %d: push again: %v", seed, err)
+			t.Fatalf("sample %d: push again: %v", n, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
@@ -122,9 +122,8 @@ func (g *simulated) act(action Action) {
 // all works the tunnel is connected within a ping's interval and a second, and soon reported so.
 func TestAnyTroubleIsOverSoon(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 0))
-		g := simulate(t, seed%2 == 1, 1+r.IntN(3))
+	for n, r := range seed.Samples(t, 200) {
+		g := simulate(t, n%2 == 1, 1+r.IntN(3))
 		type event struct {
 			at time.Time
 			f  func(*Sight)
@@ -173,7 +172,7 @@ func TestAnyTroubleIsOverSoon(t *testing.T) {
 		soon := usual.Interval + time.Second
 		for end := healed.Add(5*time.Second + soon); g.now.Before(end); { // the slowest action began just before
 			if g.now.Sub(healed) > soon && connected() != netv1beta1.Connected {
-				t.Fatalf("seed %d: %v after all works the tunnel is %s", seed, g.now.Sub(healed), connected())
+				t.Fatalf("sample %d: %v after all works the tunnel is %s", n, g.now.Sub(healed), connected())
 			}
 			at := g.now.Add(time.Second)
 			if !g.wake.IsZero() && g.wake.Before(at) {
@@ -200,7 +199,7 @@ func TestAnyTroubleIsOverSoon(t *testing.T) {
 			g.decide(at)
 		}
 		if value := g.state.Report.Value; value != netv1beta1.Connected {
-			t.Errorf("seed %d: the tunnel is connected and reported as %q", seed, value)
+			t.Errorf("sample %d: the tunnel is connected and reported as %q", n, value)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	kernel "github.com/liqo-go/liqo/network/plan"
 )
 
@@ -25,8 +26,7 @@ import (
 // and not remapped.
 func TestNetworksNeverOverlap(t *testing.T) {
 	pools := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/20"), netip.MustParsePrefix("192.168.0.0/22"), netip.MustParsePrefix("fd00::/44")}
-	for seed := range uint64(60) {
-		r := rand.New(rand.NewPCG(seed, 0))
+	for _, r := range seed.Samples(t, 60) {
 		var networks []ipamv1alpha1.Network
 		for step := range 120 {
 			if len(networks) > 0 && r.IntN(4) == 0 {
@@ -94,8 +94,7 @@ func checkGrants(t *testing.T, networks []ipamv1alpha1.Network, pools []netip.Pr
 // ranges skips nothing.
 func TestFreeBlockFindsAnyFreeBlock(t *testing.T) {
 	pool := netip.MustParsePrefix("10.0.0.0/26")
-	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 1))
+	for _, r := range seed.Samples(t, 300) {
 		var taken []netip.Prefix
 		for range r.IntN(14) {
 			addr, _ := plus(pool.Addr(), uint64(r.IntN(64)))
@@ -189,7 +188,7 @@ func TestOverlayAddressIsKept(t *testing.T) {
 // TestEveryAddressIsGrantedOnce: IPs get all addresses of a network except the reserved ones, each
 // once, for any UIDs. The address of a deleted IP is not granted to the next one.
 func TestEveryAddressIsGrantedOnce(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	r := seed.Rand(t)
 	network := ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: api.NetworkExternalCIDR}}
 	network.Spec.PreAllocated = 3
 	network.Status.CIDR = "10.70.0.0/24"

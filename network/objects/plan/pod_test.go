@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // TestMoved: only updates that change a pod's node or its addresses in the pod network enqueue
@@ -46,8 +46,7 @@ func TestMoved(t *testing.T) {
 func TestOwnPodsAreEnough(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.1.0/24"}}}
 	var alone, foreign int
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 0))
+	for n, r := range seed.Samples(t, 2000) {
 		var own, all []corev1.Pod
 		for range r.IntN(6) {
 			pod := corev1.Pod{
@@ -68,7 +67,7 @@ func TestOwnPodsAreEnough(t *testing.T) {
 		}
 		alone++
 		if got := podRanges(node, own); !slices.Equal(got, want) {
-			t.Fatalf("seed %d: %v of own pods, %v of all", seed, got, want)
+			t.Fatalf("sample %d: %v of own pods, %v of all", n, got, want)
 		}
 	}
 	if alone < 100 || foreign < 100 {
