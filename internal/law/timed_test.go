@@ -33,8 +33,8 @@ var timedExceptions = map[string]string{
 	"reflection: TestAttackRefusalsFillEtcd":            "a lower bound: slowness cannot break it",
 	"reflection: TestNewsWait":                          "a lower bound: slowness cannot break it",
 	"reflection: aLoudProviderIsHeardALittleAtATime":    "events per elapsed time: slowness allows more",
+	"testbed/e2e: eventually":                           "gives up after it",
 	"testbed/e2e: killUp":                               "gives up after it",
-	"testbed/e2e: kubectl":                              "gives up after it",
 	"testbed/stories: bothVersions":                     "holds for a while: a slow machine looks less often",
 }
 
@@ -46,13 +46,21 @@ var elapsed = regexp.MustCompile(`^(time\.(Since|Until)|\w*\.?Sub|Now\.(Before|A
 // variable or of another function's result. Tests that reach such a function are named TestTimed…,
 // which run alone. Pure packages get their times as input, and synctest has its own clock.
 func TestOnlyTimedTestsCompareTimes(t *testing.T) {
+	refuse(t, (*packageTimes).comparing, timedExceptions,
+		"compares elapsed time in %s: count events, use synctest, or name the test TestTimed…")
+}
+
+// refuse fails for functions that do something and that tests which do not run alone reach, unless they are exceptions.
+// It fails for exceptions that do not do it, too.
+func refuse(t *testing.T, doing func(*packageTimes) map[string]bool, exceptions map[string]string, message string) {
+	t.Helper()
 	found := map[string]string{}
 	for dir, sources := range testSources(t) {
 		if pure(dir) {
 			continue
 		}
 		p := newPackageTimes(sources)
-		for name := range p.comparing() {
+		for name := range doing(p) {
 			for test := range p.bodies {
 				if untimed.MatchString(test) && p.reaches(test, name, map[string]bool{}) {
 					found[dir+": "+name] = test
@@ -61,12 +69,11 @@ func TestOnlyTimedTestsCompareTimes(t *testing.T) {
 		}
 	}
 	for _, where := range slices.Sorted(maps.Keys(found)) {
-		if timedExceptions[where] == "" {
-			t.Errorf("%s compares elapsed time in %s: count events, use synctest, or name the test TestTimed…",
-				where, found[where])
+		if exceptions[where] == "" {
+			t.Errorf("%s "+message, where, found[where])
 		}
 	}
-	for where := range timedExceptions {
+	for where := range exceptions {
 		if found[where] == "" {
 			t.Errorf("%s is an exception for nothing", where)
 		}
