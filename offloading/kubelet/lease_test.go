@@ -61,7 +61,7 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 		}
 	})
 
-	lease, renewals := &coordinationv1.Lease{}, 0
+	lease := &coordinationv1.Lease{}
 	// renewed waits until the lease is renewed, or tells that it is not any more.
 	renewed := func(most time.Duration) bool {
 		before := lease.Spec.RenewTime
@@ -71,13 +71,17 @@ func TestLeaseFollowsTheProvider(t *testing.T) {
 		})
 		return err == nil
 	}
-	for ; renewals < 3; renewals++ {
-		if !renewed(patience.Limit) {
-			t.Fatalf("the lease was renewed %d times and then no more, while the provider lives", renewals)
+	// A slow machine may have the provider checked more often, as other responses are late there.
+	renewed(patience.Limit)
+	unasked := 0
+	for most := patience.Limit / f.NodePingInterval; unasked < 2; most-- {
+		before := asked.Load()
+		if most == 0 || !renewed(patience.Limit) {
+			t.Fatalf("gave up: waited for 2 renewals without a check, while the provider lives; %d came", unasked)
 		}
-	}
-	if n := int(asked.Load()); n >= renewals {
-		t.Errorf("the provider was asked %d times for %d renewals", n, renewals)
+		if asked.Load() == before {
+			unasked++
+		}
 	}
 	way.freeze(t)
 	// One renewal may not have been read yet, and one for an earlier response not written. Without a
