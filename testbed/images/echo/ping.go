@@ -13,8 +13,9 @@ import (
 )
 
 // ping sends an ICMP echo request again and again, whether or not the one before was answered, and prints at last
-// what came of them. It sleeps between two: the ping of iputils keeps a processor busy for the last 10 ms before it
-// sends, and comes late itself where others want the processor.
+// what came of them. The answer to the last of n requests may take as long as the timeout. It sleeps between two: the
+// ping of iputils keeps a processor busy for the last 10 ms before it sends, and comes late itself where others want
+// the processor.
 func ping(ctx context.Context, args []string) error {
 	c, err := parseClient("ping", args)
 	if err != nil {
@@ -32,15 +33,17 @@ func ping(ctx context.Context, args []string) error {
 	id := uint16(os.Getpid())
 	end := make(chan struct{})
 	all := make(chan answers)
-	go func() { all <- read(conn, id, end) }()
+	go func() { all <- read(conn, id, c.n, end) }()
+	left := c.timeout
 	for n := 0; c.n == 0 || n < c.n; n++ {
 		if n > 0 && !wait(ctx, c.pause) {
+			left = 0
 			break
 		}
 		_, _ = conn.Write(echoRequest(id, uint64(n))) // an error, as without a route, is a loss
 	}
 	close(end)
-	if err := conn.SetReadDeadline(time.Now()); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(left)); err != nil {
 		return err
 	}
 	a := <-all
@@ -82,11 +85,11 @@ func (a *answers) take(n uint64, now time.Time) {
 	a.gap, a.at = max(a.gap, now.Sub(a.at)), now
 }
 
-// read takes answers until end is closed and the read that was under way is over.
-func read(conn *net.IPConn, id uint16, end <-chan struct{}) answers {
+// read takes answers until the last of n requests is answered, or end is closed and a read fails. n = 0 has no last.
+func read(conn *net.IPConn, id uint16, n int, end <-chan struct{}) answers {
 	a := answers{seen: map[uint64]bool{}}
-	for b := make([]byte, 1500); ; {
-		n, _, err := conn.ReadFromIP(b) // not Read, which leaves the IP header
+	for b := make([]byte, 1500); a.count == 0 || n == 0 || a.last < uint64(n-1); {
+		size, _, err := conn.ReadFromIP(b) // not Read, which leaves the IP header
 		if err != nil {
 			select {
 			case <-end:
@@ -95,10 +98,11 @@ func read(conn *net.IPConn, id uint16, end <-chan struct{}) answers {
 				continue // an ICMP error
 			}
 		}
-		if whose, number, ok := echoReply(b[:n]); ok && whose == id {
+		if whose, number, ok := echoReply(b[:size]); ok && whose == id {
 			a.take(number, time.Now())
 		}
 	}
+	return a
 }
 
 const (
