@@ -11,7 +11,8 @@ import (
 )
 
 // TestSlowTestsHaveANeighbour: each row of slow.txt names a test and its neighbour in the same package. No attack is left
-// to later, and no other package has a test of that name, which the Makefile would run or leave out as well.
+// to later, not even as the only test of it that is timed. No other package has a test of that name, which the Makefile
+// would run or leave out as well.
 func TestSlowTestsHaveANeighbour(t *testing.T) {
 	packages := map[string][]string{} // by name of test
 	for folder, files := range testSources(t) {
@@ -21,6 +22,11 @@ func TestSlowTestsHaveANeighbour(t *testing.T) {
 					packages[f.Name.Name] = append(packages[f.Name.Name], folder)
 				}
 			}
+		}
+	}
+	for name, folders := range packages {
+		if attack, ok := strings.CutPrefix(name, "TestTimedAttack"); ok && packages["TestAttack"+attack] == nil {
+			t.Errorf("%s has %s and no TestAttack%s, which 'make test' would run", folders, name, attack)
 		}
 	}
 	slow := map[string]bool{}
