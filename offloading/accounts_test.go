@@ -389,6 +389,43 @@ func TestRefusedResizeCountsCurrentSize(t *testing.T) {
 	}
 }
 
+// TestLateEventsKeepWhatIsGranted shows that a pod counts with its size, although the watch of
+// ShadowPods shows a former one of that name and the former size only after the pod.
+func TestLateEventsKeepWhatIsGranted(t *testing.T) {
+	t.Parallel()
+	shadow := func(name string, uid types.UID) *offloadingv1beta1.ShadowPod {
+		return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "demo", Name: name, UID: uid, Labels: map[string]string{api.LabelCreatorUser: "user"},
+		}}
+	}
+	former, created, grown, other := shadow("web", "former"), shadow("web", "s"), shadow("web", "s"), shadow("other", "other")
+	w := &world{accounts: newAccounts(), rand: seed.Rand(t)}
+	w.quota.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}
+	for p, cpus := range map[*offloadingv1beta1.ShadowPod]int64{former: 1, created: 2, grown: 4, other: 2} {
+		w.asksFor(p, cpus)
+	}
+	if !w.grants(grown, nil) {
+		t.Fatal("a pod that fits is not granted")
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "demo", Name: "web", UID: "p", Labels: grown.Labels, OwnerReferences: []metav1.OwnerReference{{UID: "s", Controller: new(true)}},
+	}, Spec: grown.Spec.Pod}
+	for _, event := range []func(){
+		func() { w.accounts.observePod(pod, false) },
+		func() { w.accounts.observeShadowPod(former, false) },
+		func() { w.accounts.observeShadowPod(former, true) },
+		func() { w.accounts.observeShadowPod(created, false) },
+	} {
+		event()
+		if held := w.accounts.users["user"].held; held.Cpu().Value() != 4 {
+			t.Errorf("the pod of 4 CPUs counts as %v", held.Cpu())
+		}
+	}
+	if w.grants(other, nil) {
+		t.Error("a pod is granted beyond the quota")
+	}
+}
+
 // TestPlansCountOneAnother plans for many ShadowPods at once. As many get a pod as fit into the
 // quota, before a watch shows any.
 func TestPlansCountOneAnother(t *testing.T) {

@@ -75,7 +75,8 @@ type item struct {
 	admitted types.UID
 	// promise holds the resources that were granted and that no watch has shown yet; nil = none.
 	promise *promise
-	// most is the greatest demand of the ShadowPod that was observed or granted a pod last.
+	// most is the greatest demand of the ShadowPod that is granted a pod or has one, else of that
+	// observed last.
 	most most
 	// asked and held are the item's shares of its user's account.
 	asked, held corev1.ResourceList
@@ -186,7 +187,6 @@ func (a *accounts) observeShadowPod(p *offloadingv1beta1.ShadowPod, gone bool) {
 			return
 		}
 		i.shadow = &shadow{uid: p.UID, phase: p.Status.Phase, demand: a.demand(&p.Spec.Pod)}
-		i.note(p.UID, i.shadow.demand)
 	})
 }
 
@@ -228,6 +228,9 @@ func (a *accounts) recount(key entry, i *item, how func(*item)) {
 	}
 	if i.itsPod() != nil && i.admitted == "" {
 		i.admitted = i.shadow.uid
+	}
+	if i.shadow != nil {
+		i.note(i.shadow.uid, i.shadow.demand)
 	}
 	if i.shadow == nil && i.pod == nil && i.admitted == "" {
 		return
@@ -274,10 +277,14 @@ func (i *item) holds() corev1.ResourceList {
 	return plan.Most(held, i.pod.demand)
 }
 
-// note records the greatest demand of a ShadowPod.
+// note records the greatest demand of a ShadowPod. The record of one that is granted a pod, or has
+// one, stays: the watch may show a former ShadowPod of that name later.
 func (i *item) note(of types.UID, demand corev1.ResourceList) {
-	if i.most.of == of {
+	switch {
+	case i.most.of == of:
 		demand = plan.Most(i.most.demand, demand)
+	case i.most.of != "" && (i.most.of == i.admitted || i.pod != nil && i.most.of == i.pod.of):
+		return
 	}
 	i.most = most{of, demand}
 }
@@ -310,7 +317,9 @@ func (i *item) grant(to types.UID, demand corev1.ResourceList) {
 	if i.pod != nil {
 		promised.former = i.pod.uid
 	}
-	i.admitted, i.promise = to, promised
+	if i.admitted, i.promise = to, promised; i.most.of != to {
+		i.most = most{of: to}
+	}
 	i.note(to, promised.demand)
 }
 
