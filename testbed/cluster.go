@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // upOptions are what the user asks of clusters. Zero values leave an existing cluster
@@ -293,13 +295,10 @@ func dnsIsAvailable(ctx context.Context, admin client) error {
 	return err
 }
 
-// patience is how long one step of a start may take, on a slow machine too.
-const patience = 3 * time.Minute
-
-// watching polls f while the cluster's nodes run. A node that ended on its own says in
-// its log why.
+// watching polls f while the cluster's nodes run, as long as tests wait. A node that ended on its
+// own says in its log why.
 func (t Testbed) watching(ctx context.Context, c Cluster, f func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience.Limit, fmt.Errorf("not within %s", patience.Limit))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

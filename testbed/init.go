@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // runInit is the first process of a node: it makes the node's mounts, starts its
@@ -158,7 +160,7 @@ func importImages(s *supervisor, spec nodeSpec) error {
 }
 
 func waitForSocket(path string) error {
-	return retry(func() error {
+	return retry("connect to "+path, func() error {
 		conn, err := net.Dial("unix", path)
 		if err != nil {
 			return err
@@ -167,13 +169,19 @@ func waitForSocket(path string) error {
 	})
 }
 
-// retry calls f until it succeeds, half a minute at most.
-func retry(f func() error) error {
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+// retry calls f until it succeeds, as long as tests wait. what names in the error what f does.
+func retry(what string, f func() error) error {
+	deadline := time.Now().Add(patience.Limit)
+	for first := true; ; first = false {
 		err := f()
-		if err == nil || time.Now().After(deadline) {
-			return err
+		if err == nil {
+			return nil
+		}
+		if first {
+			log.Printf("%s: %v; trying again", what, err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: not within %s: %w", what, patience.Limit, err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

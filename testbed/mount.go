@@ -121,7 +121,8 @@ func (m *mounter) leaveRootCgroup() {
 		return
 	}
 	// The process that started this one may need a moment to leave.
-	m.err = retry(func() error { return enableControllers("/sys/fs/cgroup") })
+	const cgroup = "/sys/fs/cgroup"
+	m.err = retry("enable controllers in "+cgroup, func() error { return enableControllers(cgroup) })
 }
 
 func (m *mounter) coverTunable(dir, name, value string) {
