@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +52,7 @@ type cluster struct {
 	web    *http.Client
 }
 
-// patiently makes kubectl wait as long as tests do.
+// patiently makes kubectl and liqoctl wait as long as tests do.
 var patiently = "--timeout=" + patience.Limit.String()
 
 // bed is what all stories share. It is set once, by TestMain.
@@ -275,9 +276,13 @@ func (c cluster) liqoctl(t *testing.T, args ...string) (stdout, stderr string, c
 // waits matches the lines about what takes long, which a busy machine makes liqoctl print.
 var waits = regexp.MustCompile(` WAIT   .*\n`)
 
-// must runs liqoctl and fails the test when liqoctl fails.
+// must runs liqoctl, which waits as long as tests do, and fails the test when liqoctl fails. The
+// verbs info and move have no limit.
 func (c cluster) must(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
+	if args[0] != "info" && args[0] != "move" {
+		args = append(slices.Clone(args), patiently)
+	}
 	stdout, stderr, code := c.liqoctl(t, args...)
 	if code != 0 {
 		fatal(t, "%s%s\n%s: liqoctl %s: exit code %d: %s", stdout, stderr, c.name, strings.Join(args, " "), code, lastLine(stderr))
@@ -325,6 +330,17 @@ func fatal(t *testing.T, format string, args ...any) {
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndex(text, "\n")+1:]
+}
+
+// echo runs the echo program in a pod until it succeeds, and returns what it prints. A busy machine
+// delays some answers for longer than the program waits, and loses some packets.
+func (c cluster) echo(t *testing.T, namespace, pod string, args ...string) string {
+	t.Helper()
+	what := fmt.Sprintf("in the pod %s/%s of %s, /echo %s succeeds", namespace, pod, c.name, strings.Join(args, " "))
+	return eventually(t, what, func() (string, bool) {
+		out, err := c.ask(slices.Concat([]string{"-n", namespace, "exec", pod, "--", "/echo"}, args)...)
+		return out, err == nil
+	})
 }
 
 // ask runs kubectl and gives what it prints, or its error.

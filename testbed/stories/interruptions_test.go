@@ -73,7 +73,8 @@ func killedAfter(t *testing.T, step string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, find("liqoctl"), append([]string{"--kubeconfig", rome.kubeconfig}, args...)...)
+	args = append(args, patiently, "--kubeconfig", rome.kubeconfig)
+	cmd := exec.CommandContext(ctx, find("liqoctl"), args...)
 	printed, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func leafToLeaf(t *testing.T) {
 	chain(t, turin)
 	// What one provider loses does not touch the other.
 	rome.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
-	if got := rome.kubectl(t, "-n", "leaf", "exec", "at-milan", "--", "/echo", "get", "http://localhost:8080/"); !strings.Contains(got, "pod=at-milan ") {
+	if got := rome.echo(t, "leaf", "at-milan", "get", "http://localhost:8080/"); !strings.Contains(got, "pod=at-milan ") {
 		t.Errorf("the pod at milan after turin has left: %s", got)
 	}
 	rome.must(t, "unoffload", "namespace", "leaf", "--skip-confirm")
@@ -210,7 +210,7 @@ func chain(t *testing.T, turin cluster) {
 	milan.must(t, "unpeer", "--remote-kubeconfig", turin.kubeconfig, "--delete-namespaces")
 	turin.sumsUp(t, "milan", stranger)
 	leave()
-	rome.kubectl(t, "-n", "leaf", "exec", "at-turin", "--", "/echo", "get", "http://localhost:8080/")
+	rome.echo(t, "leaf", "at-turin", "get", "http://localhost:8080/")
 }
 
 // otherAddresses: a cluster joins whose pods have addresses of their own, then one whose addresses are a part of rome's.
@@ -252,7 +252,7 @@ func joins(t *testing.T, cidr string, pods []string) {
 		for _, node := range []string{"-n1", "-n2"} {
 			source, target := way.from.probeOn(t, way.from.name+node), way.to.probeOn(t, way.to.name+node)
 			pod := way.from.kubectl(t, "get", "pods", "-l", "app=probe", "--field-selector", "spec.nodeName="+way.from.name+node, "-o", "name")
-			got := way.from.kubectl(t, "exec", pod, "--", "/echo", "get", "http://"+remapped(t, way.from, way.to, []string{target})[0]+":8080/")
+			got := way.from.echo(t, "default", pod, "get", "http://"+remapped(t, way.from, way.to, []string{target})[0]+":8080/")
 			if seen := remapped(t, way.to, way.from, []string{source})[0]; !strings.Contains(got, "from="+seen+":") {
 				t.Errorf("%s sees %s of %s not as %s:\n%s", way.to.name, source, way.from.name, seen, got)
 			}

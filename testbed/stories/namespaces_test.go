@@ -90,7 +90,7 @@ func namespacesNextDoor(t *testing.T) {
 	// With the same name next door, every name of a Service means the same there.
 	pod := strings.Fields(rome.kubectl(t, "-n", "same", "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"))[0]
 	for _, name := range []string{"web", "web.same", "web.same.svc"} {
-		rome.kubectl(t, "-n", "same", "exec", pod, "--", "/echo", "get", "http://"+name+"/")
+		rome.echo(t, "same", pod, "get", "http://"+name+"/")
 	}
 
 	takenAway(t)
@@ -164,7 +164,7 @@ func takenAway(t *testing.T) {
 // offloading goes on by itself.
 func nameIsTaken(t *testing.T) {
 	t.Helper()
-	_, stderr, code := rome.liqoctl(t, "offload", "namespace", "taken", "--namespace-mapping-strategy", "EnforceSameName")
+	_, stderr, code := rome.liqoctl(t, "offload", "namespace", "taken", "--namespace-mapping-strategy", "EnforceSameName", patiently)
 	if code != 1 || !strings.Contains(stderr, `offloading of namespace "taken" to milan failed: CreationLoopBackOff`) {
 		t.Errorf("offloading to a name that is taken: exit code %d\n%s", code, stderr)
 	}

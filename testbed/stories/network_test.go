@@ -426,7 +426,7 @@ func meet(t *testing.T, a, b cluster) {
 func everyPathIsTested(t *testing.T) {
 	args := []string{"test", "network", "--remote-kubeconfigs", milan.kubeconfig}
 	onTestbed(t, "fault", "drop", "rome", "milan", "--port", "udp", "--both")
-	stdout, stderr, code := rome.liqoctl(t, append(args, "--basic", "--fail-fast", "--timeout", "1m")...)
+	stdout, stderr, code := rome.liqoctl(t, append(args, "--basic", "--fail-fast", patiently)...)
 	onTestbed(t, "fault", "heal")
 	if code != 1 || !strings.Contains(stderr, "some checks failed") {
 		t.Errorf("with UDP blocked: exit code %d\n%s%s", code, stdout, stderr)

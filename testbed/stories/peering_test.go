@@ -75,12 +75,14 @@ func (c cluster) guestAt(t *testing.T, provider, namespace string) {
 	c.hears(t, namespace)
 }
 
-// hears expects that the log of the pod at the provider can be read.
+// hears waits until the log of the pod at the provider can be read: a pod is Ready before its
+// program prints a line.
 func (c cluster) hears(t *testing.T, namespace string) {
 	t.Helper()
-	if log := c.kubectl(t, "-n", namespace, "logs", "guest"); !strings.Contains(log, "http=:8080") {
-		t.Errorf("log of the pod at the provider: %q", log)
-	}
+	eventually(t, "the log of the pod at the provider says that it serves", func() (string, bool) {
+		log, err := c.ask("-n", namespace, "logs", "guest")
+		return log, err == nil && strings.Contains(log, "http=:8080")
+	})
 }
 
 // reflects expects that a new ConfigMap of rome's namespace appears at milan.
@@ -343,8 +345,8 @@ func peerAsUser(t *testing.T) {
 	}
 	asUser := func(verb string) string {
 		t.Helper()
-		out := onTestbed(t, "exec", "rome", "n1", "--", "sh", "-c", fmt.Sprintf("KUBECONFIG=%s %s %s --server %s --remote-kubeconfig - < %s",
-			rome.kubeconfig, find("liqoctl"), verb, rome.api, file))
+		out := onTestbed(t, "exec", "rome", "n1", "--", "sh", "-c", fmt.Sprintf("KUBECONFIG=%s %s %s %s --server %s --remote-kubeconfig - < %s",
+			rome.kubeconfig, find("liqoctl"), verb, patiently, rome.api, file))
 		return waits.ReplaceAllString(out, "")
 	}
 	if out := asUser("peer --gw-server-service-type NodePort"); out != peerLines {

@@ -198,7 +198,7 @@ func apiServerByEndpoints(t *testing.T) {
 		eventually(t, fmt.Sprintf("a pod next door is told of port %s and is answered there", c.port), func() (string, bool) {
 			rome.apply(t, caller)
 			defer rome.kubectl(t, "-n", "shop", "delete", "pod", "caller", patiently)
-			if got, err := rome.ask("-n", "shop", "wait", "pod/caller", "--for=condition=Ready", "--timeout=20s"); err != nil {
+			if got, err := rome.ask("-n", "shop", "wait", "pod/caller", "--for=condition=Ready", patiently); err != nil {
 				return got, false
 			}
 			port, err := milan.ask("-n", "shop-rome", "get", "pod", "caller", "-o", `jsonpath={.spec.containers[0].env[?(@.name=="KUBERNETES_SERVICE_PORT")].value}`)

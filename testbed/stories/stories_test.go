@@ -308,9 +308,9 @@ func reachEachOther(t *testing.T, a, b cluster) {
 		targets := remapped(t, way.from, way.to, pods(t, way.to, "probe", "{.status.podIP}"))
 		for _, source := range slices.Concat(pods(t, way.from, "probe", "{.metadata.name}"), pods(t, way.from, "host", "{.metadata.name}")) {
 			for _, target := range targets {
-				way.from.kubectl(t, "exec", source, "--", "/echo", "get", "http://"+target+":8080/")
-				way.from.kubectl(t, "exec", source, "--", "/echo", "udp", target+":9000")
-				way.from.kubectl(t, "exec", source, "--", "/echo", "tcp", "-n", "3", "-i", "10ms", target+":9000")
+				way.from.echo(t, "default", source, "get", "http://"+target+":8080/")
+				way.from.echo(t, "default", source, "udp", target+":9000")
+				way.from.echo(t, "default", source, "tcp", "-n", "3", "-i", "10ms", target+":9000")
 			}
 		}
 		// ICMP from a pod's network and from its node's; the echo image has no ping.
@@ -364,7 +364,7 @@ spec:
   restartPolicy: Never
   nodeSelector: {liqo.io/type: virtual-node}
   containers:
-  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [get, -n, "5", -i, 500ms, "http://web/"]}
+  - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, args: [get, -n, "5", -i, 500ms, -timeout, 10m, "http://web/"]}
 `)
 	rome.kubectl(t, "-n", "shop", "wait", "pod/job", "--for=jsonpath={.status.containerStatuses[0].containerID}", patiently)
 	log := rome.kubectl(t, "-n", "shop", "logs", "-f", "job")
@@ -469,7 +469,7 @@ func offloadNamespace(t *testing.T) {
 		t.Errorf("pods by node: %v; want two on each of rome's nodes and on milan", count)
 	}
 	for _, addr := range strings.Fields(offloadedPods(t, "{.status.podIP}")) {
-		rome.kubectl(t, "exec", pods(t, rome, "probe", "{.metadata.name}")[0], "--", "/echo", "get", "http://"+addr+":8080/")
+		rome.echo(t, "default", pods(t, rome, "probe", "{.metadata.name}")[0], "get", "http://"+addr+":8080/")
 	}
 }
 
@@ -489,11 +489,11 @@ func throughTheVirtualNode(t *testing.T) {
 	}
 	// The API server it finds is that of its home. The pod's program does not know its CA, so
 	// being shown a certificate for the right name is as far as it gets.
-	answer, failure, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "-n", "shop", "exec", pod, "--",
-		"/echo", "get", "-timeout", "3s", "https://kubernetes.default/version")
-	if err == nil || !strings.Contains(answer+failure, "certificate signed by unknown authority") {
-		t.Errorf("home API server from the offloaded pod: %v\n%s%s", err, answer, failure)
-	}
+	eventually(t, "the offloaded pod reaches the home API server", func() (string, bool) {
+		answer, failure, err := command("kubectl", "--kubeconfig", rome.kubeconfig, "-n", "shop", "exec", pod, "--",
+			"/echo", "get", "-timeout", "3s", "https://kubernetes.default/version")
+		return answer + failure, err != nil && strings.Contains(answer+failure, "certificate signed by unknown authority")
+	})
 	// What is typed comes back, line by line, until the end.
 	out := typed(t, "one\ntwo\nexit\n", "-n", "shop", "exec", "-i", pod, "--", "/echo", "cat")
 	if !strings.Contains(out, "one\ntwo\n") {
@@ -682,12 +682,11 @@ func info(t *testing.T) {
 	if strings.TrimSpace(stdout) != "rome" {
 		t.Errorf("cluster ID: %q", stdout)
 	}
-	stdout, _ = rome.must(t, "info", "peer", "milan", "-o", "json")
-	for _, want := range []string{`"role": "Provider"`, `"status": "Healthy"`} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("want %s in\n%s", want, stdout)
-		}
-	}
+	eventually(t, "info says that milan is a healthy provider", func() (string, bool) {
+		stdout, stderr, code := rome.liqoctl(t, "info", "peer", "milan", "-o", "json")
+		healthy := strings.Contains(stdout, `"role": "Provider"`) && strings.Contains(stdout, `"status": "Healthy"`)
+		return stdout + stderr, code == 0 && healthy
+	})
 }
 
 // unpeer expects that what ran next door runs at home when the command returns or soon after,

@@ -181,7 +181,7 @@ func (c cluster) upgradeByHelm(t *testing.T) {
 	t.Helper()
 	upgrade := []string{"upgrade", "liqo", filepath.Join(root, "deploy", "liqo"), "--reset-then-reuse-values", "--set", "tag=", "--wait"}
 	for _, args := range [][]string{upgrade, {"test", "liqo"}, {"rollback", "liqo", "--wait"}, upgrade, {"test", "liqo"}} {
-		stdout, stderr, err := command("helm", append(args, "--kubeconfig", c.kubeconfig, "--namespace", "liqo", "--timeout", "3m")...)
+		stdout, stderr, err := command("helm", append(args, "--kubeconfig", c.kubeconfig, "--namespace", "liqo", patiently)...)
 		if err != nil {
 			t.Fatalf("%s: helm %s: %v\n%s%s", c.name, strings.Join(args, " "), err, stdout, stderr)
 		}
@@ -204,7 +204,7 @@ func bothVersions(t *testing.T) {
 		if node := nodeOf(t, "shop", "between"); node != "milan" {
 			t.Errorf("a new pod is on %s", node)
 		}
-		rome.kubectl(t, "-n", "shop", "exec", "between", "--", "/echo", "get", "http://web/")
+		rome.echo(t, "shop", "between", "get", "http://web/")
 		rome.kubectl(t, "-n", "shop", "delete", "pod", "between", patiently)
 	}
 }
