@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -319,12 +320,27 @@ func eventually(t *testing.T, what string, ask func() (string, bool)) string {
 	}
 }
 
-// fatal ends the test, and says why again in its last line, after what dumpFailed prints.
+// why is the last line about the story that gave up, or empty. One story runs at a time.
+var why atomic.Value
+
+// fatal ends the test. Its last line is also that of its story, after what dumpFailed and other
+// cleanups print.
 func fatal(t *testing.T, format string, args ...any) {
 	t.Helper()
-	why := fmt.Sprintf(format, args...)
-	t.Cleanup(func() { t.Log(lastLine(why)) })
-	t.Fatal(why)
+	text := fmt.Sprintf(format, args...)
+	why.Store(lastLine(text))
+	t.Fatal(text)
+}
+
+// saysWhyLast makes the line that fatal stores the last one of a story. It is called before other
+// cleanups are registered.
+func saysWhyLast(t *testing.T) {
+	why.Store("")
+	t.Cleanup(func() {
+		if line := why.Load(); line != "" {
+			t.Log(line)
+		}
+	})
 }
 
 func lastLine(text string) string {

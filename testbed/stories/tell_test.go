@@ -102,6 +102,7 @@ func (r *teller) run(of stage, name string, told story) (ran, passed bool) {
 	r.t.Helper()
 	passed = r.t.Run(name, func(t *testing.T) {
 		ran = true
+		saysWhyLast(t)
 		seed.Of(t)
 		defer dumpFailed(t)
 		r.begin(t, of.from)
@@ -154,6 +155,7 @@ func tellAll(t *testing.T, steps []story) {
 	for _, step := range steps {
 		began := time.Now()
 		if !t.Run(step.name, func(t *testing.T) {
+			saysWhyLast(t)
 			defer dumpFailed(t)
 			step.tell(t)
 		}) {
