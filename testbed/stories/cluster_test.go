@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/liqo-go/liqo/internal/patience"
+	"github.com/liqo-go/liqo/testbed/stories/alone"
 )
 
 var (
@@ -63,6 +64,7 @@ var (
 	path           string // PATH with kubectl and liqoctl
 	testbedBinary  string
 	rome, milan    cluster
+	beside         *alone.Lock // shared by runs of stories on one machine
 	kubernetesPath = "kubernetes-v1.35.4"
 )
 
@@ -119,6 +121,9 @@ func setUp() error {
 	testbedBinary = filepath.Join(root, "bin", "testbed")
 	if out, err := exec.Command("go", "build", "-o", testbedBinary, filepath.Join(root, "testbed")).CombinedOutput(); err != nil {
 		return fmt.Errorf("build testbed: %w\n%s", err, out)
+	}
+	if beside, err = alone.Share(filepath.Join(root, "bin", "stories.lock")); err != nil {
+		return err
 	}
 	left, err := readState()
 	if err != nil {

@@ -55,39 +55,68 @@ type stage struct {
 // teller runs the stories of one test.
 type teller struct {
 	t *testing.T
+	// failed holds what runs once more.
+	failed []telling
 	// unmade is the lowest state that new clusters did not reach, or 0. A story that starts there or
 	// above fails at once, because each attempt would take minutes.
 	unmade state
 }
 
-// tellEach runs all stories. A story that fails stops no other: each makes the state it starts from,
-// unless the former story left it. A failed story runs once more, alone on new clusters, which tells
-// whether it failed by chance. The test fails either way.
+// telling is a story and the stage it belongs to.
+type telling struct {
+	of   stage
+	told story
+}
+
+// tellEach runs all stories. A story that fails stops no other: each makes the state it starts
+// from, unless the former story left it. In the end each failed story runs once more, alone on new
+// clusters, which tells whether it failed by chance. The test fails either way.
 func tellEach(t *testing.T, stages []stage) {
 	t.Helper()
 	r := &teller{t: t}
 	for _, stage := range stages {
-		for _, story := range stage.stories {
-			r.tell(stage, story)
+		if stage.from == unknown {
+			t.Fatalf("a stage does not name the state from which its stories start: %q", stage.stories[0].name)
 		}
+	}
+	for _, stage := range stages {
+		for _, story := range stage.stories {
+			r.tell(telling{stage, story})
+		}
+	}
+	if len(r.failed) == 0 {
+		return
+	}
+	t.Log("failed stories run once more as soon as no other process runs stories")
+	err := beside.Run(func() {
+		for _, a := range r.failed {
+			r.tellAgain(a)
+		}
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
-func (r *teller) tell(of stage, told story) {
+// tell runs a story. It keeps one that fails, unless new clusters are no help.
+func (r *teller) tell(a telling) {
 	r.t.Helper()
 	began := time.Now()
-	ran, passed := r.run(of, told.name, told)
-	switch {
-	case !ran:
-		return
-	case passed:
-		r.t.Logf("%s: %s", told.name, time.Since(began).Round(100*time.Millisecond))
-		return
-	case r.unmade != unknown && of.from >= r.unmade:
-		return // new clusters are no help
+	switch ran, passed := r.run(a.of, a.told.name, a.told); {
+	case passed && ran:
+		r.t.Logf("%s: %s", a.told.name, time.Since(began).Round(100*time.Millisecond))
+	case ran && (r.unmade == unknown || a.of.from < r.unmade):
+		r.failed = append(r.failed, a)
 	}
+}
+
+// tellAgain runs a failed story on new clusters.
+func (r *teller) tellAgain(a telling) {
+	r.t.Helper()
+	remember(r.t, unknown)
+	told := a.told
 	// The slash makes it a subtest of the story for -run, so a pattern that selects the story selects it too.
-	switch ran, passed := r.run(of, told.name+"/alone", told); {
+	switch ran, passed := r.run(a.of, told.name+"/alone", told); {
 	case !ran:
 		r.t.Logf("%s: failed; -run selects a part of it, so it was not run alone", told.name)
 	case passed:
