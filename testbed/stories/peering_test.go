@@ -219,6 +219,19 @@ func bothDirections(t *testing.T) {
 
 // peerByHand: nobody has access to both clusters; files go to and fro. There is no network.
 func peerByHand(t *testing.T) {
+	retreat := byHand(t)
+	rome.sumsUp(t, "milan", givesPods)
+	milan.sumsUp(t, "rome", takesPods)
+	leave := rome.visits(t, "milan", "by-hand")
+	retreat()
+	nothingLeft(t)
+	rome.sumsUp(t, "milan", stranger)
+	leave()
+}
+
+// byHand peers by files, and returns a function that ends the peering.
+func byHand(t *testing.T) (retreat func()) {
+	t.Helper()
 	milan.must(t, "create", "nonce", "--remote-cluster-id", "rome")
 	nonce, _ := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome")
 	tenant, _ := rome.must(t, "generate", "tenant", "--remote-cluster-id", "milan", "--remote-tenant-namespace", "liqo-tenant-rome", "--nonce", strings.TrimSpace(nonce))
@@ -228,23 +241,20 @@ func peerByHand(t *testing.T) {
 	rome.apply(t, identity)
 	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan")
 	nodeReady(t)
-	rome.sumsUp(t, "milan", givesPods)
-	milan.sumsUp(t, "rome", takesPods)
-	leave := rome.visits(t, "milan", "by-hand")
-	rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "milan", patiently)
-	rome.must(t, "unauthenticate", "--remote-kubeconfig", milan.kubeconfig)
-	retreated(t, "liqo-tenant-milan", "liqo-tenant-rome")
-	leave()
+	return func() {
+		t.Helper()
+		rome.kubectl(t, "-n", "liqo-tenant-milan", "delete", "rslice", "milan", patiently)
+		rome.must(t, "unauthenticate", "--remote-kubeconfig", milan.kubeconfig)
+		retreated(t, "liqo-tenant-milan", "liqo-tenant-rome")
+	}
 }
 
-// retreated waits until milan's namespaces for rome are gone, which the commands of one step do not, and
-// expects that nothing of the peering is left then.
+// retreated waits until milan's namespaces for rome are gone, which the commands of one step do
+// not.
 func retreated(t *testing.T, atRome, atMilan string) {
 	t.Helper()
 	rome.kubectl(t, "-n", atRome, "wait", "--for=delete", "namespacemaps/milan", patiently)
 	milan.kubectl(t, "-n", atMilan, "wait", "--for=delete", "namespacemaps/milan", patiently)
-	nothingLeft(t)
-	rome.sumsUp(t, "milan", stranger)
 }
 
 // nodeReady waits until rome's virtual node is Ready.
@@ -279,6 +289,26 @@ func documented(t *testing.T, page, section, language string) []string {
 // in tenant namespaces of other names; what depends on other things comes before them.
 func peerDeclaratively(t *testing.T) {
 	began := time.Now()
+	retreat, remove := declaratively(t)
+	rome.sumsUp(t, "milan", givesByOwn)
+	milan.sumsUp(t, "rome", takesPods)
+	rome.guestAt(t, "milan", "demo")
+	log := rome.kubectl(t, "-n", "liqo", "logs", "deployment/liqo-controller-manager", "--since-time="+began.UTC().Format(time.RFC3339))
+	for _, line := range []string{"towards-milan/cplane-secret", "[milan] Starting reflection towards remote cluster", "Resource=resourceslices correctly started"} {
+		if !strings.Contains(log, line) {
+			t.Errorf("the controller's log lacks %q:\n%s", line, log)
+		}
+	}
+	retreat()
+	nothingLeft(t)
+	rome.sumsUp(t, "milan", stranger)
+	remove()
+}
+
+// declaratively peers by manifests. It returns functions that end the peering, and then remove its
+// namespaces.
+func declaratively(t *testing.T) (retreat, remove func()) {
+	t.Helper()
 	names := strings.NewReplacer("liqo-tenant-milan", "towards-milan", "liqo-tenant-rome", "for-rome", "https://192.0.2.9:6443", milan.api)
 	manifest := func(section string, n int) string {
 		t.Helper()
@@ -300,24 +330,21 @@ func peerDeclaratively(t *testing.T) {
 		t.Fatalf("make credentials: %v\n%s", err, out)
 	}
 	nodeReady(t)
-	rome.sumsUp(t, "milan", givesByOwn)
-	milan.sumsUp(t, "rome", takesPods)
-	rome.guestAt(t, "milan", "demo")
-	log := rome.kubectl(t, "-n", "liqo", "logs", "deployment/liqo-controller-manager", "--since-time="+began.UTC().Format(time.RFC3339))
-	for _, line := range []string{"towards-milan/cplane-secret", "[milan] Starting reflection towards remote cluster", "Resource=resourceslices correctly started"} {
-		if !strings.Contains(log, line) {
-			t.Errorf("the controller's log lacks %q:\n%s", line, log)
-		}
+	retreat = func() {
+		t.Helper()
+		rome.kubectl(t, "-n", "demo", "delete", "namespaceoffloadings", "offloading", patiently)
+		rome.kubectl(t, "-n", "towards-milan", "delete", "rslice", "milan", patiently)
+		rome.kubectl(t, "-n", "towards-milan", "delete", "secrets", "cplane-secret", patiently)
+		milan.kubectl(t, "-n", "for-rome", "delete", "tenants", "rome", patiently)
+		retreated(t, "towards-milan", "for-rome")
 	}
-
-	rome.kubectl(t, "-n", "demo", "delete", "namespaceoffloadings", "offloading", patiently)
-	rome.kubectl(t, "-n", "towards-milan", "delete", "rslice", "milan", patiently)
-	rome.kubectl(t, "-n", "towards-milan", "delete", "secrets", "cplane-secret", patiently)
-	milan.kubectl(t, "-n", "for-rome", "delete", "tenants", "rome", patiently)
-	retreated(t, "towards-milan", "for-rome")
-	rome.kubectl(t, "delete", "namespaces", "demo", "towards-milan", patiently)
-	milan.kubectl(t, "delete", "namespaces", "for-rome", patiently)
-	milan.kubectl(t, "delete", "certificatesigningrequests", "rome")
+	remove = func() {
+		t.Helper()
+		rome.kubectl(t, "delete", "namespaces", "demo", "towards-milan", patiently)
+		milan.kubectl(t, "delete", "namespaces", "for-rome", patiently)
+		milan.kubectl(t, "delete", "certificatesigningrequests", "rome")
+	}
+	return retreat, remove
 }
 
 // peerWithoutNetwork: pods run next door all the same.

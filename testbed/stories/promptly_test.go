@@ -38,6 +38,52 @@ func sumsUpPromptly(t *testing.T) {
 	nothingLeft(t)
 }
 
+// sumsUpEachWay peers and unpeers in the other ways that two clusters allow, and expects that the
+// ForeignClusters follow promptly.
+func sumsUpEachWay(t *testing.T) {
+	atRome, atMilan := rome.watchSummary(t, "milan"), milan.watchSummary(t, "rome")
+	follow := func(ofRome, ofMilan string) {
+		t.Helper()
+		atRome.expect(t, rome, ofRome)
+		atMilan.expect(t, milan, ofMilan)
+	}
+	byCommand := func(ofRome, ofMilan string, how ...string) {
+		t.Helper()
+		rome.must(t, append([]string{"peer", "--remote-kubeconfig", milan.kubeconfig}, how...)...)
+		follow(ofRome, ofMilan)
+		rome.must(t, "unpeer", "--remote-kubeconfig", milan.kubeconfig)
+		follow(stranger, stranger)
+	}
+	byCommand(givesAll, takesAll, "--in-band", "--gw-server-service-type", "NodePort")
+	byCommand(givesPods, takesPods, "--networking-disabled")
+	retreat := byHand(t)
+	follow(givesPods, takesPods)
+	retreat()
+	follow(stranger, stranger)
+	retreat, remove := declaratively(t)
+	follow(givesByOwn, takesPods)
+	retreat()
+	follow(stranger, stranger)
+	nothingLeft(t)
+	remove()
+}
+
+// sumsUpAfterKill kills the controllers of both clusters after the last step of liqoctl, which
+// waits for nothing more. The ForeignClusters follow promptly from when the new controllers are
+// ready: then they have a leader.
+func sumsUpAfterKill(t *testing.T) {
+	atRome, atMilan := rome.watchSummary(t, "milan"), milan.watchSummary(t, "rome")
+	step := func(printed, ofRome, ofMilan string, args ...string) {
+		t.Helper()
+		killedAfter(t, lastLine(printed), append(args, "--remote-kubeconfig", milan.kubeconfig)...)
+		atRome.expect(t, rome, ofRome)
+		atMilan.expect(t, milan, ofMilan)
+	}
+	step(peerLines, givesAll, takesAll, "peer", "--gw-server-service-type", "NodePort")
+	step(unpeerLines, stranger, stranger, "unpeer")
+	nothingLeft(t)
+}
+
 // watchedSummary holds what a ForeignCluster sums up, as a watch reports it.
 type watchedSummary struct {
 	peer string

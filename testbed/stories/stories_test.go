@@ -128,6 +128,8 @@ func TestTimedStories(t *testing.T) {
 		{installed, installed, []story{
 			{"peer and unpeer once more", onceMore},
 			{"a ForeignCluster sums up promptly", sumsUpPromptly},
+			{"a ForeignCluster sums up promptly each way to peer", sumsUpEachWay},
+			{"a ForeignCluster sums up promptly after controllers were killed", sumsUpAfterKill},
 		}},
 		{installed, nothing, []story{{"uninstall leaves nothing", uninstall}}},
 	})
