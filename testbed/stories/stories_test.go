@@ -71,7 +71,8 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
-// TestPeered runs the stories of a peering in the order of a user's work. TestTimedStories ends the peering.
+// TestPeered runs the stories of a peering in the order of a user's work. TestFirst runs those of
+// the first hour. TestTimedStories ends the peering.
 func TestPeered(t *testing.T) {
 	user := &session{test: t}
 	tellEach(t, []stage{
@@ -95,13 +96,11 @@ func TestPeered(t *testing.T) {
 		{offloaded, offloaded, []story{
 			{"examples do what their pages say", examples},
 			{"a user keeps a terminal open", user.begin},
-			{"kubectl works through the virtual node", throughTheVirtualNode},
 			{"a pod that ends is followed to its end", podThatEnds},
 			{"a pod without a place next door says so", withoutAPlace},
 			{"objects are reflected", objectsAreReflected},
 			{"namespaces next door", namespacesNextDoor},
 			{"two virtual nodes lead to one provider", secondVirtualNode},
-			{"a service answers from both sides to both sides", serviceOnBothSides},
 			{"a pod that came first gets going", podThatCameFirst},
 			{"the home API server is reached at its endpoints", apiServerByEndpoints},
 			{"both directions", bothDirections},
