@@ -34,6 +34,7 @@ func (o *single) create(s *script, c *cluster, object client.Object, then creati
 	if o.printsOnly() {
 		return o.print(object)
 	}
+	s.busy(noCluster, "Creating the object")
 	applied, err := c.applied(s.ctx, object)
 	if err != nil {
 		return err

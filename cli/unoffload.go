@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -101,7 +102,7 @@ func (c *cluster) unoffloadNamespace(ctx context.Context, namespace string) erro
 		for _, item := range have {
 			object = item.(*offv1beta1.NamespaceOffloading)
 		}
-		waits.show(ctx, &waits.problem, view.Problem(object))
+		waits.show(ctx, &waits.problem, cmp.Or(view.Problem(object), c.nameOf(object)))
 		return len(have) == 0
 	}, await.Only(object)...)
 	waits.mu.Lock()
