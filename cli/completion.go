@@ -7,7 +7,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -17,16 +16,13 @@ import (
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 )
 
-// completeTimeout bounds one completion.
-const completeTimeout = 3 * time.Second
-
 // names returns completions of an argument or of the value of a flag.
 type names func(ctx context.Context, e *env) []string
 
 // completion completes an argument or a flag with names, never with files.
 func (e *env) completion(from names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), limits.complete)
 		defer cancel()
 		e.In = strings.NewReader("") // a kubeconfig from standard input is not there yet
 		offered := slices.DeleteFunc(from(ctx, e), func(name string) bool { return slices.Contains(args, name) })

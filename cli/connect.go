@@ -29,9 +29,6 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// reachTimeout bounds the first request to a cluster: later ones have the verb's own timeout.
-const reachTimeout = 15 * time.Second
-
 // access holds the connection flags of a cluster.
 type access struct {
 	*genericclioptions.ConfigFlags
@@ -311,7 +308,7 @@ func (c *cluster) identify(ctx context.Context, liqo *pflag.Flag) error {
 
 // storedID reads the ConfigMap with the cluster ID, which is empty if Liqo is not installed.
 func (c *cluster) storedID(ctx context.Context) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer in %s", reachTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.reach, fmt.Errorf("no answer in %s", limits.reach))
 	defer cancel()
 	stored, answered := &corev1.ConfigMap{}, make(chan error, 1)
 	// The discovery of kinds within the first request does not end with its context.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +18,6 @@ import (
 	"github.com/liqo-go/liqo/view"
 )
 
-// explainTimeout bounds the search for a reason after the verb's own timeout has passed.
-const explainTimeout = 5 * time.Second
-
 // timedOut adds the cause to errTimeout: the reason of the first object that reports one. If no
 // object reports a reason, the cause is the last missing one of the objects after the first. The
 // controller's Deployment is always the last object.
@@ -29,7 +25,7 @@ func (c *cluster) timedOut(err error, objects ...client.Object) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	objects = append(objects, c.controllerManager())
 	var missing client.Object
@@ -75,7 +71,7 @@ func (c *cluster) withRemoteReason(err error) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	connection, _ := c.other.tunnel()
 	if reason, _ := c.other.reason(ctx, connection); reason != "" {

@@ -142,7 +142,7 @@ func (c *cluster) leftoversOf(ctx context.Context, peer string) ([]client.Object
 
 // withLeftoversOf adds to an error the remaining objects of the peering.
 func (c *cluster) withLeftoversOf(err error, peer string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	left, failed := c.leftoversOf(ctx, peer)
 	if failed != nil || len(left) == 0 {

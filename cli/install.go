@@ -425,7 +425,7 @@ func (c *cluster) releaseError(verb string, err error) error {
 	if pull := (noImage{}); errors.As(err, &pull) {
 		return fmt.Errorf("%s Liqo: %w", verb, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	workloads := []client.Object{
 		&appsv1.Deployment{ObjectMeta: metaOf(c.namespace, api.ControllerManagerName)},

@@ -29,12 +29,8 @@ import (
 	"github.com/liqo-go/liqo/identity/plan"
 )
 
-const (
-	// signTimeout bounds the wait for the cluster's signer, which usually needs a second.
-	signTimeout = 30 * time.Second
-	// peeringKeyBits is the size of RSA keys: NIST SP 800-131A.
-	peeringKeyBits = 2048
-)
+// peeringKeyBits is the size of RSA keys: NIST SP 800-131A.
+const peeringKeyBits = 2048
 
 func generatePeeringUser(o *single) work {
 	var compatible string
@@ -275,7 +271,7 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 	if err := c.SubResource("approval").Update(ctx, request); err != nil {
 		return nil, c.describe("approve", request, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, signTimeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.sign, errTimeout)
 	defer cancel()
 	if err := c.await(ctx, request, func() bool { return len(request.Status.Certificate) > 0 }); err != nil {
 		return nil, hint(err, "check that the cluster's controller manager signs certificates for %s", api.CSRSigner)
@@ -286,7 +282,7 @@ func (c *cluster) sign(ctx context.Context, u *peeringUser) ([]byte, error) {
 // removePeeringUser deletes the objects of a user. It ignores errors: the next attempt reports what
 // is left.
 func (c *cluster) removePeeringUser(consumer string) {
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	found, _ := c.peeringUser(ctx, consumer)
 	for _, object := range found {

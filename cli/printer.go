@@ -43,12 +43,9 @@ const (
 )
 
 // waitNamedAfter is how long something may take without a terminal before a line names it: longer than
-// steps usually take, so that scripts find the lines they know. On a terminal it is shown at once. Tests
-// shorten it.
+// steps usually take, so that scripts find the lines they know. On a terminal it is shown at once. The
+// line is repeated after twice that time, for logs that nobody scrolls back. Tests shorten it.
 var waitNamedAfter = 30 * time.Second
-
-// waitNamedEvery is when the line is repeated, for logs that nobody scrolls back.
-const waitNamedEvery = time.Minute
 
 // label is the first word of a status line.
 type label string
@@ -182,7 +179,7 @@ func (p *printer) spin(stop chan struct{}, at side, text func() string) {
 // nameWait prints a line about what takes long.
 func (p *printer) nameWait(stop chan struct{}, at side, text func() string) {
 	started := time.Now()
-	for next := waitNamedAfter; ; next = waitNamedEvery {
+	for next := waitNamedAfter; ; next = 2 * waitNamedAfter {
 		select {
 		case <-stop:
 			return

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/internal/echo"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/view"
 )
 
@@ -110,11 +111,19 @@ func TestOwnLinesStay(t *testing.T) {
 	}
 }
 
-func init() { waitNamedAfter = 2 * time.Second }
+// ErrTimeout is the cause of a passed deadline, for the stories.
+var ErrTimeout = errTimeout
+
+func init() {
+	waitNamedAfter = 100 * time.Millisecond
+	limits.reach, limits.explain, limits.complete, limits.sign = patience.Limit, patience.Limit, patience.Limit, patience.Limit
+}
 
 // TestLongWaitsAreNamed: without a terminal, a long wait is named, and again every
 // minute with what it waits for by then. Data ends it.
 func TestLongWaitsAreNamed(t *testing.T) {
+	defer func(usual time.Duration) { waitNamedAfter = usual }(waitNamedAfter)
+	waitNamedAfter = 30 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		var out, printed strings.Builder
 		p := newPrinter(&out, &printed)
@@ -125,11 +134,11 @@ func TestLongWaitsAreNamed(t *testing.T) {
 		time.Sleep(waitNamedAfter)
 		synctest.Wait()
 		text = "Waiting for pod gw"
-		time.Sleep(waitNamedEvery)
+		time.Sleep(2 * waitNamedAfter)
 		synctest.Wait()
 		fmt.Fprint(data{p, &printed}, "data\n")
-		time.Sleep(waitNamedEvery)
-		const want = " WAIT   (remote) Waiting (2s)\n WAIT   (remote) Waiting for pod gw (1m2s)\n"
+		time.Sleep(2 * waitNamedAfter)
+		const want = " WAIT   (remote) Waiting (30s)\n WAIT   (remote) Waiting for pod gw (1m30s)\n"
 		if out.String() != want || printed.String() != "data\n" {
 			t.Errorf("printed %q and %q", out.String(), printed.String())
 		}

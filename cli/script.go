@@ -17,6 +17,15 @@ import (
 // errTimeout is the cause of every passed deadline. Users' scripts match its text.
 var errTimeout = errors.New("timed out waiting for the condition")
 
+// limits bound what does not wait for as long as --timeout says. Tests lengthen them, because a slow
+// machine answers later.
+var limits = struct{ reach, explain, complete, sign time.Duration }{
+	reach:    15 * time.Second, // the first request to a cluster
+	explain:  5 * time.Second,  // the search for a reason after the verb's own timeout has passed
+	complete: 3 * time.Second,  // one completion
+	sign:     30 * time.Second, // the cluster's signer, which usually needs a second
+}
+
 // step is a piece of a verb's work and the line that reports it.
 type step struct {
 	// name identifies the step in the field after of other steps. Several steps may share a name.

@@ -261,7 +261,7 @@ func withLeftovers(err error, consumer, provider *cluster) error {
 	if !errors.Is(err, errTimeout) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.explain)
 	defer cancel()
 	var names []string
 	add := func(c *cluster, list client.ObjectList, labels client.MatchingLabels) {
