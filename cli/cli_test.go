@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/liqo-go/liqo/cli"
 	"github.com/liqo-go/liqo/internal/apitest"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected sessions of the stories")
@@ -38,7 +40,8 @@ var update = flag.Bool("update", false, "rewrite the expected sessions of the st
 //	$ served milan G/V/R   waits until clients know a resource whose definition was applied
 //	$ once rome FILE TEXT  applies objects to a cluster as soon as the next command has printed TEXT
 //	$ delete rome FILE     deletes the objects in FILE
-//	$ expire rome FILE     lets the time of the next command pass as soon as the objects in FILE exist
+//	$ expire TEXT          lets the time of the next command pass when it has printed TEXT, perhaps with WAIT
+//	$ expire rome FILE TEXT  the same, when the objects in FILE exist, too
 //	$ gone milan FILE      waits until the objects in FILE are gone
 //	$ spec rome FILE       prints the spec of the object in FILE
 //	$ left rome            prints the objects of peerings in a cluster
@@ -109,7 +112,7 @@ func (s *session) play(t *testing.T, archive *txtar.Archive) string {
 			objects := s.file(t, archive, words[2])
 			s.once = reaction{strings.Join(words[3:], " "), func() { s.apply(t, words[1], objects) }}
 		case "expire":
-			s.expire(t, words[1], s.file(t, archive, words[2]))
+			s.expire(t, archive, words[1:])
 		case "ready":
 			s.ready(t, words[1], s.file(t, archive, words[2]))
 		case "served":
@@ -227,6 +230,7 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 		word = fileContent.ReplaceAllStringFunc(word, func(w string) string { return string(s.read(t, fileContent.FindStringSubmatch(w)[1])) })
 		words[i] = strings.Trim(strings.ReplaceAll(word, "$DIR", s.dir), `"`)
 	}
+	words = patient(words)
 	output, data := printed{once: &s.once}, bytes.Buffer{}
 	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &output, ErrOut: &output}
 	if kept != "" {
@@ -242,12 +246,22 @@ func (s *session) liqoctl(t *testing.T, words []string) string {
 	}
 	text := s.hide(output.String())
 	if s.once.do != nil {
-		t.Fatalf("%v did not say %q:\n%s", words, s.once.text, text)
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		t.Fatalf("%swaited until %v says %q; at last it said %q", text, words, s.once.text, lines[len(lines)-1])
 	}
 	if code != 0 {
 		text += fmt.Sprintf("[%d]\n", code)
 	}
 	return text
+}
+
+// patient gives a command that names no time limit the patience of tests.
+func patient(words []string) []string {
+	cmd, _, err := newRoot(words[0]).Find(words[1:])
+	if err != nil || cmd.Flags().Lookup("timeout") == nil || slices.Contains(words, "--timeout") {
+		return words
+	}
+	return slices.Insert(words, 1, "--timeout="+patience.Limit.String()) // the last word may want a value
 }
 
 func (s *session) file(t *testing.T, archive *txtar.Archive, name string) []byte {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -50,25 +51,27 @@ func TestNoAnswerWithoutATerminal(t *testing.T) {
 
 // TestTimeToAnswer: the time that the user needs to answer a question does not count for --timeout.
 func TestTimeToAnswer(t *testing.T) {
-	in, user := io.Pipe()
-	e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, printer: newPrinter(io.Discard, io.Discard)}
-	s, stop := e.newScript(t.Context(), 200*time.Millisecond)
-	defer stop()
-	first := s.ctx
-	go func() {
-		<-first.Done()
-		_, _ = io.WriteString(user, "y\n")
-	}()
-	if err := s.confirm("drain"); err != nil {
-		t.Fatal(err)
-	}
-	if s.ctx.Err() != nil {
-		t.Error("the time of the work has passed before it began")
-	}
-	<-s.ctx.Done()
-	if err := context.Cause(s.ctx); err != errTimeout {
-		t.Errorf("the work ends with %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		in, user := io.Pipe()
+		e := &env{IOStreams: genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard}, printer: newPrinter(io.Discard, io.Discard)}
+		s, stop := e.newScript(t.Context(), 200*time.Millisecond)
+		defer stop()
+		first := s.ctx
+		go func() {
+			<-first.Done()
+			_, _ = io.WriteString(user, "y\n")
+		}()
+		if err := s.confirm("drain"); err != nil {
+			t.Fatal(err)
+		}
+		if s.ctx.Err() != nil {
+			t.Error("the time of the work has passed before it began")
+		}
+		<-s.ctx.Done()
+		if err := context.Cause(s.ctx); err != errTimeout {
+			t.Errorf("the work ends with %v", err)
+		}
+	})
 }
 
 // TestStepsWaitForStepsBefore: every name in after is that of an earlier step, since a step ignores

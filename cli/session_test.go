@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"math/big"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/tools/txtar"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -42,6 +44,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	"github.com/liqo-go/liqo/cli"
 	"github.com/liqo-go/liqo/deploy"
 	"github.com/liqo-go/liqo/identity/plan"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -248,33 +251,47 @@ func (s *session) docs(t *testing.T, page, heading string) {
 		t.Fatalf("%s has no heading %s", page, heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience.Limit, fmt.Errorf("it has not ended within %s", patience.Limit))
+	defer cancel()
 	for _, b := range blocksOf(t, page, section, "console") {
-		cmd := exec.CommandContext(t.Context(), "bash", "-euc", b.text)
+		cmd := exec.CommandContext(ctx, "bash", "-euc", b.text)
+		cmd.WaitDelay = time.Second // a command of bash may survive it and keep the output open
 		cmd.Dir = s.dir
 		cmd.Env = append(os.Environ(), "ROME="+filepath.Join(s.dir, "rome"), "MILAN="+filepath.Join(s.dir, "milan"),
 			"PATH="+filepath.Dir(binary(t, "kubectl"))+string(os.PathListSeparator)+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", b, err, out)
+			t.Fatalf("%s printed\n%s%s: %v", b, out, b, cmp.Or(context.Cause(ctx), err))
 		}
 	}
 }
 
-// expire ends the time of the next command once objects exist, on a slow machine as on a fast one.
-func (s *session) expire(t *testing.T, cluster string, manifests []byte) {
+// expire lets the time of the next command pass when it has printed a text, on a slow machine as on
+// a fast one. If a cluster and a file precede the text, the objects in the file exist by then.
+func (s *session) expire(t *testing.T, archive *txtar.Archive, words []string) {
 	t.Helper()
-	c, objects := s.client(t, cluster), decode(t, manifests)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	s.limited = ctx
-	go func() {
-		cancel(cmp.Or(wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
+	begun := func() error { return nil }
+	if cluster := words[0]; s.clusters[cluster] != nil {
+		c, name, objects := s.client(t, cluster), words[1], decode(t, s.file(t, archive, words[1]))
+		words = words[2:]
+		begun = func() error {
 			for _, object := range objects {
-				if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-					return false, client.IgnoreNotFound(err)
+				if err := exists(t.Context(), c, object); err != nil {
+					return fmt.Errorf("waited until the objects in %s exist in %s: %s: %w", name, cluster, object.GetName(), err)
 				}
 			}
-			return true, nil
-		}), context.DeadlineExceeded))
-	}()
+			return nil
+		}
+	}
+	ctx, end := context.WithCancelCause(t.Context())
+	s.limited, s.once = ctx, reaction{strings.Join(words, " "), func() { end(cmp.Or(begun(), cli.ErrTimeout)) }}
+}
+
+// exists waits until an object exists.
+func exists(ctx context.Context, c client.Client, object client.Object) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+		return err == nil, client.IgnoreNotFound(err)
+	})
 }
 
 // gone waits until objects do not exist.

@@ -4,8 +4,8 @@
 package cli_test
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/liqo-go/liqo/cli"
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // terminal opens a pseudo terminal; what is written to it is read from the screen.
@@ -50,24 +51,37 @@ func TestTerminal(t *testing.T) {
 	for _, name := range []string{"rome.yaml", "busy.yaml", "verdict.yaml"} {
 		s.apply(t, "rome", s.file(t, archive, name))
 	}
-	text := onTerminal(t, "unoffload", "namespace", "a", "--skip-confirm", "--timeout", "15s", "--kubeconfig", s.dir+"/rome")
 	const want = "Unoffloading namespace a: 4 pods still run remotely (four, one, three and 1 more); waiting for the remote namespaces at milan"
+	text := onTerminal(t, want, "unoffload", "namespace", "a", "--skip-confirm", "--timeout", patience.Limit.String(), "--kubeconfig", s.dir+"/rome")
 	if !strings.Contains(text, want) {
 		t.Errorf("the terminal showed %q, want in it %q", text, want)
 	}
 }
 
-// onTerminal returns what a terminal shows of a call of liqoctl that fails.
-func onTerminal(t *testing.T, args ...string) string {
+// onTerminal returns what a terminal shows of a call of liqoctl that fails. The time of the call
+// passes when a text is shown.
+func onTerminal(t *testing.T, text string, args ...string) string {
 	t.Helper()
 	user, screen := terminal(t)
+	ctx, expire := context.WithCancelCause(t.Context())
+	defer expire(nil)
 	shown := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(screen) // it ends with an error when the user leaves
-		shown <- string(text)
+		var all strings.Builder
+		for part := make([]byte, 4096); ; {
+			n, err := screen.Read(part)
+			all.Write(part[:n])
+			if strings.Contains(all.String(), text) {
+				expire(cli.ErrTimeout)
+			}
+			if err != nil { // the user has left
+				shown <- all.String()
+				return
+			}
+		}
 	}()
 	streams := genericiooptions.IOStreams{In: user, Out: user, ErrOut: user}
-	if code := cli.Run(t.Context(), append([]string{"liqoctl"}, args...), streams); code != 1 {
+	if code := cli.Run(ctx, append([]string{"liqoctl"}, args...), streams); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	if err := user.Close(); err != nil {
@@ -84,7 +98,7 @@ func TestNoColour(t *testing.T) {
 	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
 		t.Setenv("NO_COLOR", c.noColour)
 		t.Setenv("TERM", c.term)
-		text := onTerminal(t, "info", "--kubeconfig", t.TempDir()+"/missing")
+		text := onTerminal(t, "cannot use the kubeconfig", "info", "--kubeconfig", t.TempDir()+"/missing")
 		if has := strings.Contains(text, "\x1b"); has != c.want || !strings.Contains(text, "cannot use the kubeconfig") {
 			t.Errorf("NO_COLOR=%s TERM=%s: %q", c.noColour, c.term, text)
 		}
