@@ -104,6 +104,7 @@ func TestForeignClusterSumsUp(t *testing.T) {
 	peer := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
 	networking := func() bool { return peer.Status.Modules != nil && peer.Status.Modules.Networking.Enabled }
 	create(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
+	began := time.Now() // no later than the first write that is counted
 	until(t, c, "networking is enabled", peer, networking)
 	watcher, err := client.NewWithWatch(server.Config, client.Options{Scheme: scheme.New()})
 	if err != nil {
@@ -113,7 +114,6 @@ func TestForeignClusterSumsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	for range 20 {
 		remove(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
 		create(t, c, &netv1beta1.Configuration{ObjectMeta: meta("rome")})
