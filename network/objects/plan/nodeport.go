@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,10 @@ const formerMax = 3
 // formerPrefix begins the names of Service ports that serve a former node port.
 const formerPrefix = "former-"
 
-func isFormer(p corev1.ServicePort) bool { return strings.HasPrefix(p.Name, formerPrefix) }
+// isFormer reports whether a port was made by formerPort. A template's may have a name alike.
+func isFormer(p corev1.ServicePort) bool {
+	return p.Port == p.NodePort && p.Name == fmt.Sprint(formerPrefix, p.NodePort)
+}
 
 // keepNodePorts gives a Service that was deleted the node ports that clients know. If they know
 // others, it adds a port for each, for formerFor. It returns how long such ports stay; 0 = there are

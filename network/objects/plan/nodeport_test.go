@@ -96,3 +96,21 @@ func TestFormerNodePortsAreServed(t *testing.T) {
 		}
 	}
 }
+
+// TestTemplatesNameTheirPorts: a template's port may have the name of a former one, and a Service none at all.
+func TestTemplatesNameTheirPorts(t *testing.T) {
+	service := func(ports string) *corev1.Service {
+		s := &corev1.Service{}
+		read(t, "{type: NodePort, ports: "+ports+"}", &s.Spec)
+		return s
+	}
+	at := []string{"192.0.2.1"}
+	if e := serverEndpoint(service("[{name: former-one, port: 51840, nodePort: 30742, protocol: UDP}]"), at); e == nil || e.Port != 30742 {
+		t.Errorf("a port of that name is announced as %+v", e)
+	}
+	for _, ports := range []string{"[]", "[{name: former-30742, port: 30742, nodePort: 30742, protocol: UDP}]"} {
+		if e := serverEndpoint(service(ports), at); e != nil {
+			t.Errorf("%s is announced as %+v", ports, e)
+		}
+	}
+}

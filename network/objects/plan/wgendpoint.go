@@ -92,10 +92,13 @@ func entryAddresses(n *corev1.Node) []string {
 // serverEndpoint returns the endpoint at which clients outside the cluster reach a Service; node
 // ports are at the given addresses, and former ones are left out.
 func serverEndpoint(s *corev1.Service, entries []string) *netv1beta1.EndpointStatus {
-	if s == nil || len(s.Spec.Ports) == 0 {
+	if s == nil {
 		return nil
 	}
 	ports := slices.DeleteFunc(slices.Clone(s.Spec.Ports), isFormer)
+	if len(ports) == 0 {
+		return nil
+	}
 	e := &netv1beta1.EndpointStatus{Protocol: netv1beta1.Protocol(cmp.Or(ports[0].Protocol, corev1.ProtocolUDP))}
 	port := func(p corev1.ServicePort) int32 { return p.Port }
 	switch s.Spec.Type {
