@@ -52,7 +52,7 @@ func ifClientCAs(next ctl.MapFunc) ctl.MapFunc {
 // inside maps a Namespace to the roots in it, or to those that the options leave.
 func inside(prototype client.ObjectList, opts ...client.ListOption) ctl.MapFunc {
 	return func(ctx context.Context, r client.Reader, obj client.Object) []reconcile.Request {
-		return ctl.Roots(ctx, r, prototype, append(opts, client.InNamespace(obj.GetName()))...)
+		return ctl.Roots(ctx, r, prototype, append([]client.ListOption{client.InNamespace(obj.GetName())}, opts...)...)
 	}
 }
 
