@@ -61,7 +61,16 @@ func (o Options) wgGatewayServer() ctl.Registrar {
 			}
 			in.Nodes = nodes.Items
 			service := client.ObjectKey{Namespace: root.Namespace, Name: api.GatewayServiceName(root.Name)}
-			in.Service, err = ctl.Optional(ctx, r, service, &corev1.Service{})
+			if in.Service, err = ctl.Optional(ctx, r, service, &corev1.Service{}); err != nil || in.Service != nil {
+				return in, err
+			}
+			var all corev1.ServiceList
+			err = list(ctx, r, &all)
+			for _, s := range all.Items {
+				for _, p := range s.Spec.Ports {
+					in.Taken = append(in.Taken, p.NodePort)
+				}
+			}
 			return in, err
 		},
 		Plan: plan.WgGatewayServer,

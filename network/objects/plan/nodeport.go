@@ -33,12 +33,12 @@ func isFormer(p corev1.ServicePort) bool {
 	return p.Port == p.NodePort && p.Name == fmt.Sprint(formerPrefix, p.NodePort)
 }
 
-// keepNodePorts gives a Service that was deleted the node ports that clients know. If they know
-// others, it adds a port for each, for formerFor. It returns how long such ports stay; 0 = there are
-// none.
+// keepNodePorts gives a Service that was deleted, or will be by the time it is applied, the node ports
+// that clients know. If they know others, it adds a port for each, for formerFor. It returns how long
+// such ports stay; 0 = there are none.
 //
 //	asked for   status.endpoint   node ports of the Service
-//	30742       30742             30742
+//	any         30742             30742
 //	30999       30742             30999, 30742
 //	30999       30999             30999, 30742 until AnnotationFormerUntil
 func (in WgServerInput) keepNodePorts(service *corev1.Service) time.Duration {
@@ -55,13 +55,13 @@ func (in WgServerInput) keepNodePorts(service *corev1.Service) time.Duration {
 	var former []corev1.ServicePort
 	for i := range service.Spec.Ports {
 		p := &service.Spec.Ports[i]
-		byNodePort := i < len(known) && known[i] != p.Port // else a load balancer's
-		if byNodePort && in.Service == nil {
+		stays := i < len(known) && known[i] != p.Port && !slices.Contains(in.Taken, known[i]) // not a load balancer's
+		p.NodePort = cmp.Or(p.NodePort, nodePortOf(live, p))
+		if stays && in.Service == nil {
 			p.NodePort = cmp.Or(p.NodePort, known[i])
 		}
-		nodePort := cmp.Or(p.NodePort, nodePortOf(live, p))
-		current = append(current, nodePort)
-		if byNodePort && nodePort != 0 && nodePort != known[i] {
+		current = append(current, p.NodePort)
+		if stays && p.NodePort != 0 && p.NodePort != known[i] {
 			former = append(former, formerPort(*p, known[i]))
 			until = in.Now.Add(formerFor)
 		}
@@ -80,6 +80,13 @@ func (in WgServerInput) keepNodePorts(service *corev1.Service) time.Duration {
 	service.Annotations = labels.Merge(service.Annotations,
 		map[string]string{api.AnnotationFormerUntil: until.UTC().Format(time.RFC3339)})
 	return until.Sub(in.Now)
+}
+
+// serves reports whether a Service has all node ports of an endpoint.
+func serves(s *corev1.Service, e *netv1beta1.EndpointStatus) bool {
+	return !slices.ContainsFunc(endpointPorts(e), func(known int32) bool {
+		return !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == known })
+	})
 }
 
 // formerPort returns a port that leads where p does, for a node port.

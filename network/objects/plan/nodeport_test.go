@@ -39,16 +39,16 @@ func TestFormerNodePortsAreServed(t *testing.T) {
 		want                    string
 		again                   time.Duration
 	}{
-		{"nothing changed", any, at("30742"), ports("30742"), now, "0", 0},
+		{"nothing changed", any, at("30742"), ports("30742"), now, "30742", 0},
 		{"it was deleted", any, at("30742"), "", now, "30742", 0},
 		{"it was deleted while another port is asked for", ports("30999"), at("30742"), "", now, "30999 former-30742", formerFor},
 		{"it was deleted before it was announced", any, "", "", now, "0", 0},
 		{"another port is asked for", ports("30999"), at("30742"), ports("30742"), now, "30999 former-30742", formerFor},
 		{"another port is there", ports("30999"), at("30742"), ports("30999", "30742"), minutes(59), "30999 former-30742", formerFor},
-		{"another port is there by hand", any, at("30742"), ports("30999"), now, "0 former-30742", formerFor},
+		{"another port is there by hand", any, at("30742"), ports("30999"), now, "30999 former-30742", formerFor},
 		{"it was told", ports("30999"), at("30999"), ports("30999", "30742"), minutes(4), "30999 former-30742", 4 * time.Minute},
-		{"it was told, by hand", any, at("30999"), ports("30999", "30742"), minutes(4), "0 former-30742", 4 * time.Minute},
-		{"nothing is told at this moment", any, "", ports("30999", "30742"), minutes(4), "0 former-30742", 4 * time.Minute},
+		{"it was told, by hand", any, at("30999"), ports("30999", "30742"), minutes(4), "30999 former-30742", 4 * time.Minute},
+		{"nothing is told at this moment", any, "", ports("30999", "30742"), minutes(4), "30999 former-30742", 4 * time.Minute},
 		{"the time is over", ports("30999"), at("30999"), ports("30999", "30742"), now, "30999", 0},
 		{"back to the former", ports("30742"), at("30999"), ports("30999", "30742"), minutes(4), "30742 former-30999", formerFor},
 		{"a third", ports("30743"), at("30999"), ports("30999", "30742"), minutes(4), "30743 former-30999 former-30742", formerFor},
@@ -111,6 +111,44 @@ func TestTemplatesNameTheirPorts(t *testing.T) {
 	for _, ports := range []string{"[]", "[{name: former-30742, port: 30742, nodePort: 30742, protocol: UDP}]"} {
 		if e := serverEndpoint(service(ports), at); e != nil {
 			t.Errorf("%s is announced as %+v", ports, e)
+		}
+	}
+}
+
+// TestDeletedServiceComesBackAsAnnounced: also if the API server has not set its node port free yet, but not if another
+// Service has it.
+func TestDeletedServiceComesBackAsAnnounced(t *testing.T) {
+	for _, c := range []struct {
+		claim, wish string
+		taken       []int32
+		want        []int32
+		stays       bool
+	}{
+		{"any port", "{type: NodePort, ports: [{name: a, port: 51840}]}", []int32{30743}, []int32{30742}, true},
+		{"another port", "{type: NodePort, ports: [{name: a, port: 51840, nodePort: 30999}]}", nil, []int32{30999, 30742}, true},
+		{"taken", "{type: NodePort, ports: [{name: a, port: 51840}]}", []int32{30742}, []int32{0}, false},
+		{"taken, another port", "{type: NodePort, ports: [{name: a, port: 51840, nodePort: 30999}]}", []int32{30742}, []int32{30999}, false},
+		{"another type", "{type: LoadBalancer, ports: [{name: a, port: 51840}]}", nil, []int32{0}, false},
+	} {
+		in := serverInput()
+		in.Now, in.Taken = now, c.taken
+		in.Root.Status.Endpoint = &netv1beta1.EndpointStatus{Addresses: []string{"192.0.2.1"}, Port: 30742}
+		read(t, c.wish, &in.Root.Spec.Service.Spec)
+		plan := WgGatewayServer(in)
+		var got []int32
+		for _, o := range plan.Objects {
+			if s, is := o.(*corev1.Service); is {
+				for _, p := range s.Spec.Ports {
+					got = append(got, p.NodePort)
+				}
+			}
+		}
+		endpoint := plan.Status.(*netv1beta1.WgGatewayServer).Status.Endpoint
+		if !slices.Equal(got, c.want) || (endpoint != nil) != c.stays {
+			t.Errorf("%s: node ports %v, endpoint %+v; want %v, %v", c.claim, got, endpoint, c.want, c.stays)
+		}
+		if plan.State == desired.Ready {
+			t.Errorf("%s: ready without its Service", c.claim)
 		}
 	}
 }

@@ -70,6 +70,8 @@ type WgServerInput struct {
 	WgGatewayInput
 	// Service is the server's current Service; nil when absent.
 	Service *corev1.Service
+	// Taken are the node ports of all Services, read if Service is nil.
+	Taken []int32
 	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
 }
@@ -102,7 +104,10 @@ func WgGatewayServer(in WgServerInput) desired.Plan {
 	}
 	internal := w.internalEndpoint()
 	endpoint := serverEndpoint(in.Service, in.entries(in.entryNode(internal)))
-	if plan.State == desired.Ready && endpoint == nil {
+	if last := root.Status.Endpoint; in.Service == nil && serves(service, last) {
+		endpoint = last // to be known in the next pass, too, should the API server refuse it in this one
+	}
+	if plan.State == desired.Ready && (endpoint == nil || in.Service == nil) {
 		plan.Verdict = endpointPending(root, in.Service)
 	}
 	plan.Status = &netv1beta1.WgGatewayServer{Status: netv1beta1.WgGatewayServerStatus{
