@@ -226,12 +226,31 @@ func hostOf(a net.Addr) string {
 	return host
 }
 
-// Asks returns the source address that a server observed; the error says that it did not answer. A
-// UDP request has size bytes.
+// askLimit is how long Asks waits for an answer. It allows for a lost packet.
+const askLimit = 3 * time.Second
+
+// Asks returns the source address that a server observed; the error says that it did not answer in
+// time. A UDP request has size bytes.
 func (s *Space) Asks(network, from, to string, size int) (string, error) {
+	return s.asks(network, from, to, size, askLimit)
+}
+
+// AsksUntilAnswered is Asks for an answer that must come. Each try waits twice as long as the last
+// one.
+func (s *Space) AsksUntilAnswered(t testing.TB, network, from, to string, size int) (seen string) {
+	t.Helper()
+	limit := askLimit
+	Eventually(t, fmt.Sprintf("an answer from %s over %s to %s", to, network, s.Name), func() (err error) {
+		seen, err = s.asks(network, from, to, size, limit)
+		limit *= 2
+		return err
+	})
+	return seen
+}
+
+func (s *Space) asks(network, from, to string, size int, limit time.Duration) (string, error) {
 	var c net.Conn
 	var err error
-	const limit = 3 * time.Second // so that one packet may be lost
 	dialer := net.Dialer{Timeout: limit}
 	if ip := net.ParseIP(from); ip != nil && network == "tcp" {
 		dialer.LocalAddr = &net.TCPAddr{IP: ip}
@@ -252,6 +271,18 @@ func (s *Space) Asks(network, from, to string, size int) (string, error) {
 	}
 	b, err := io.ReadAll(c)
 	return string(b), err
+}
+
+// PingsUntilAnswered runs ping, whose last argument is an address, until one is answered.
+func (s *Space) PingsUntilAnswered(t testing.TB, args ...string) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("an answer to %s, which runs ping %s", s.Name, strings.Join(args, " ")), func() error {
+		out, err := s.Try("", "ping", append([]string{"-c1", "-W5"}, args...)...)
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	})
 }
 
 // Dial opens a connection from the namespace, on a thread of its own that waits for the response.

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/plan"
 )
@@ -41,25 +42,20 @@ func TestAttackProtectedPods(t *testing.T) {
 			b.Pod.Tells("10.10.1.5", "10.72.1.2:80")
 			b.opensNothing(t, 0)
 			for _, network := range []string{"tcp", "udp"} {
-				for claim, to := range map[string]string{"another pod": "10.72.1.9:80", "an IP object": "10.74.0.4:80"} {
-					if _, err := b.Pod.Asks(network, "10.10.1.2", to, 0); err != nil {
-						t.Errorf("%s is not reached over %s: %v", claim, network, err)
-					}
+				for _, to := range []string{"10.72.1.9:80", "10.74.0.4:80"} { // another pod, an IP object
+					b.Pod.AsksUntilAnswered(t, network, "10.10.1.2", to, 0)
 				}
-				if _, err := a.Pod.Asks(network, "10.10.1.2", "10.71.1.2:80", 0); err != nil {
-					t.Errorf("a protected pod reaches no pod of the peer over %s: %v", network, err)
-				}
+				a.Pod.AsksUntilAnswered(t, network, "10.10.1.2", "10.71.1.2:80", 0)
 			}
-			if _, err := b.Pod.Asks("tcp", "10.10.1.2", "10.74.0.2:443", 0); err != nil {
-				t.Errorf("a Service made an IP object, with a protected pod behind it, is not reached: %v", err)
-			}
+			// A Service made an IP object, with a protected pod behind it.
+			b.Pod.AsksUntilAnswered(t, "tcp", "10.10.1.2", "10.74.0.2:443", 0)
 			if a.Pod.Hears("10.71.1.5") {
 				t.Error("a protected pod is reached over udp")
 			}
 			if out, err := b.Pod.Try("", "ping", "-c1", "-W1", "-I", "10.10.1.2", "10.72.1.2"); err == nil {
 				t.Errorf("a protected pod is pinged: %s", out)
 			}
-			a.Pod.Run("", "ping", "-c1", "-W5", "-I", "10.10.1.2", "10.71.1.2")
+			a.Pod.PingsUntilAnswered(t, "-I", "10.10.1.2", "10.71.1.2")
 
 			b.strayACK(t, "10.72.1.2", 40000)
 			b.opensNothing(t, 40000)
@@ -125,7 +121,7 @@ func (c *cluster) outlives(t *testing.T, peer *cluster) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.10.1.2")}}
+	dialer := net.Dialer{Timeout: patience.Limit, LocalAddr: &net.TCPAddr{IP: net.ParseIP("10.10.1.2")}}
 	var ours net.Conn
 	c.Pod.Do(func() { ours, err = dialer.Dial("tcp", "10.71.1.2:81") })
 	if err != nil {
@@ -330,15 +326,15 @@ func TestAttackAddressOfALaterNode(t *testing.T) {
 	const pod, other = "10.71.1.2", "10.71.1.5"
 	internet.IP("addr add " + pod + "/32 dev lo")
 	internet.Serve(pod + ":80")
-	sees := func(to, fromPod, fromNode string) {
+	sees := func(t *testing.T, to, fromPod, fromNode string) {
 		t.Helper()
-		for want, from := range map[string]*space.Space{fromPod: a.Pod, fromNode: a.Node} {
-			if got, err := from.Asks("tcp", "", to+":80", 0); err != nil || got != want {
-				t.Errorf("%s: who answers at %s sees %q, %v; want %s", from.Name, to, got, err, want)
+		for from, want := range map[*space.Space]string{a.Pod: fromPod, a.Node: fromNode} {
+			if got := from.AsksUntilAnswered(t, "tcp", "", to+":80", 0); got != want {
+				t.Errorf("%s: who answers at %s sees %q, want %s", from.Name, to, got, want)
 			}
 		}
 	}
-	sees(pod, "10.72.1.2", "10.74.0.0")
+	sees(t, pod, "10.72.1.2", "10.74.0.0")
 
 	joins := func(local ...netip.Addr) {
 		t.Helper()
@@ -353,17 +349,12 @@ func TestAttackAddressOfALaterNode(t *testing.T) {
 		t.Run(claim, func(t *testing.T) {
 			a.node.in.Gateways[0].CIDRs = cidrs
 			joins()
-			sees(pod, "10.72.1.2", "10.74.0.0")
+			sees(t, pod, "10.72.1.2", "10.74.0.0")
 			joins(netip.MustParseAddr(pod), netip.MustParseAddr("192.168.1.254"))
-			if got, err := a.Node.Asks("tcp", "", pod+":80", 0); err != nil || got != "192.168.1.1" {
-				t.Errorf("the node is answered by who sees %q, %v", got, err)
-			}
-			if got, err := a.Pod.Asks("tcp", "", pod+":80", 0); err != nil || got != "192.168.1.1" { // masqueraded
-				t.Errorf("a pod is answered by who sees %q, %v", got, err)
-			}
-			sees(other, "10.72.1.2", "10.74.0.0")
+			sees(t, pod, "192.168.1.1", "192.168.1.1") // a pod's packets are masqueraded
+			sees(t, other, "10.72.1.2", "10.74.0.0")
 			joins()
-			sees(pod, "10.72.1.2", "10.74.0.0")
+			sees(t, pod, "10.72.1.2", "10.74.0.0")
 		})
 	}
 }

@@ -87,21 +87,20 @@ func TestDataPath(t *testing.T) {
 	}
 	for _, c := range reached {
 		for _, network := range c.networks {
-			if seen, err := c.from.Asks(network, c.source, c.to, 100); err != nil || seen != c.seen {
-				t.Errorf("%s over %s: the server saw %q, want %q, error %v", c.claim, network, seen, c.seen, err)
+			if seen := c.from.AsksUntilAnswered(t, network, c.source, c.to, 100); seen != c.seen {
+				t.Errorf("%s over %s: the server saw %q, want %q", c.claim, network, seen, c.seen)
 			}
 		}
 	}
 	// Too large for the tunnel: refused first, then cut at the source, put together, translated
 	// and cut again.
 	for _, size := range []int{1400, 5000} {
-		a.Pod.Asks("udp", "", "10.71.1.2:80", size)
-		if seen, err := a.Pod.Asks("udp", "", "10.71.1.2:80", size); err != nil || seen != "10.72.1.2" {
-			t.Errorf("%d bytes over udp: the server saw %q, error %v", size, seen, err)
+		if seen := a.Pod.AsksUntilAnswered(t, "udp", "", "10.71.1.2:80", size); seen != "10.72.1.2" {
+			t.Errorf("%d bytes over udp: the server saw %q", size, seen)
 		}
 	}
-	a.Pod.Run("", "ping", "-c1", "-W5", "10.71.1.2")
-	b.Pod.Run("", "ping", "-c1", "-W5", "-I", "10.10.1.2", "10.72.1.2")
+	a.Pod.PingsUntilAnswered(t, "10.71.1.2")
+	b.Pod.PingsUntilAnswered(t, "-I", "10.10.1.2", "10.72.1.2")
 	for claim, to := range map[string]string{
 		"the gateway pod": "10.72.1.5:8080", "the node by its address among the pods": "10.72.1.1:8080",
 		"a node port": "10.72.1.1:30000", "an external address without IP object": "10.74.0.9:80",
@@ -126,18 +125,20 @@ func TestErrorsAreUnderstood(t *testing.T) {
 	for _, c := range []*cluster{a, b} {
 		c.Node.NFT("table ip proxy { chain f { type filter hook forward priority filter; ct state invalid drop; }; }")
 	}
-	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a closed port: error %v", err)
-	}
+	a.learnsOfAClosedPort(t)
 	for ttl, from := range map[int]string{1: "10.10.1.1", 2: "10.80.128.1", 3: "169.254.18.2", 4: "10.73.0.0"} {
-		out, err := a.Pod.Try("", "ping", "-nc1", "-W1", "-t", fmt.Sprint(ttl), "10.71.1.2")
-		if want := fmt.Sprintf("From %s icmp_seq=1 Time to live exceeded", from); err == nil || !strings.Contains(out, want) {
-			t.Errorf("after %d hops want %s, got\n%s", ttl, want, out)
-		}
+		want := fmt.Sprintf("From %s icmp_seq=1 Time to live exceeded", from)
+		space.Eventually(t, fmt.Sprintf("%q after %d hops", want, ttl), func() error {
+			out, err := a.Pod.Try("", "ping", "-nc1", "-W1", "-t", fmt.Sprint(ttl), "10.71.1.2")
+			if err == nil || !strings.Contains(out, want) {
+				return errors.New(out)
+			}
+			return nil
+		})
 	}
 	learns := func(mtu string, size int) {
 		t.Helper()
-		space.Eventually(t, "a sender learns "+mtu, func() error {
+		space.Eventually(t, "a sender that learns "+mtu, func() error {
 			a.Pod.Asks("udp", "", "10.71.1.2:80", size)
 			if route := a.Pod.IP("route get 10.71.1.2"); !strings.Contains(route, mtu) {
 				return errors.New(route)
@@ -149,6 +150,17 @@ func TestErrorsAreUnderstood(t *testing.T) {
 	learns("mtu 1280", 1300)
 	b.Gateway.IP("link set liqo.ovl mtu 1240")
 	learns("mtu 1240", 1230) // less than is known to fit, so it may not be cut
+}
+
+// learnsOfAClosedPort waits until a pod of the cluster gets the ICMP error for a closed port of a peer's pod.
+func (c *cluster) learnsOfAClosedPort(t *testing.T) {
+	t.Helper()
+	space.Eventually(t, "the error for a closed port", func() error {
+		if _, err := c.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("error %v", err)
+		}
+		return nil
+	})
 }
 
 // TestNodesAmongThePods: both clusters announce pod CIDRs in which their nodes are, as on flat networks of
@@ -172,8 +184,8 @@ func TestNodesAmongThePods(t *testing.T) {
 	})
 	b.settle(t)
 	waitFor(t, b.Gateway)
-	if seen, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err != nil || seen != "10.72.1.2" {
-		t.Errorf("pod to pod: the server saw %q, error %v", seen, err)
+	if seen := a.Pod.AsksUntilAnswered(t, "tcp", "", "10.71.1.2:80", 0); seen != "10.72.1.2" {
+		t.Errorf("pod to pod: the server saw %q", seen)
 	}
 	if changes := a.node.settle(t); !changes.Empty() {
 		t.Errorf("a second pass changes\n%s", changes)
@@ -332,7 +344,7 @@ func TestPodsStayOutOfTheOverlay(t *testing.T) {
 	a.Gateway.IP("addr del 10.10.1.5/24 dev eth0")
 	a.Pod.IP("addr add 10.10.1.5/24 dev eth0")
 	a.Node.IP("neigh flush dev cni0")
-	a.Node.Run("", "ping", "-c1", "-W5", "10.10.1.5")
+	a.Node.PingsUntilAnswered(t, "10.10.1.5")
 	a.Pod.Serve("10.10.1.5:6091")
 	removed := &a.node.in.Gateways[0]
 	removed.Outer = netip.IPv4Unspecified()
@@ -397,7 +409,7 @@ func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	space.Eventually(t, "the watch tells of a route to a pod", func() error {
+	space.Eventually(t, "news of a route to a pod", func() error {
 		a.Node.Try("", "ip", "route", "del", "10.55.0.2")
 		a.Node.Try("", "ip", "route", "add", "10.55.0.2", "dev", "cni0")
 		return errorUnless(len(news) > 0)
@@ -417,7 +429,7 @@ func TestPodsStayOutOfTheOverlayFromTheStart(t *testing.T) {
 		pod.Sends("10.66.0.2", "192.168.1.1:6091", frame(node, fmt.Sprintf("10.71.9.%d", last), "10.10.1.2"))
 		return a.Pod.Hears(fmt.Sprintf("10.71.9.%d", last))
 	}
-	space.Eventually(t, "a pod nobody looks at is heard", func() error { return errorUnless(arrives(7)) })
+	space.Eventually(t, "the frame of a pod that nobody looks at", func() error { return errorUnless(arrives(7)) })
 	a.seek(t, "cni0", "caliA")
 	a.node.settle(t)
 	pod.Sends("10.66.0.2", "192.168.1.1:6091", frame(node, "10.71.9.8", "10.10.1.2"))
@@ -475,8 +487,14 @@ func TestNetworkPolicies(t *testing.T) {
 		{a.Pod, "", "10.71.1.2:80", "10.72.1.2"}, {a.Pod, "", "10.71.1.5:80", ""},
 	} {
 		for _, network := range []string{"tcp", "udp"} {
-			if seen, err := c.from.Asks(network, c.source, c.to, 100); seen != c.seen {
-				t.Errorf("%s from %s to %s: the server saw %q, want %q, error %v", network, c.source, c.to, seen, c.seen, err)
+			var seen string
+			if c.seen != "" {
+				seen = c.from.AsksUntilAnswered(t, network, c.source, c.to, 100)
+			} else {
+				seen, _ = c.from.Asks(network, c.source, c.to, 100)
+			}
+			if seen != c.seen {
+				t.Errorf("%s from %s to %s: the server saw %q, want %q", network, c.source, c.to, seen, c.seen)
 			}
 		}
 	}
@@ -554,13 +572,10 @@ func TestUsersRules(t *testing.T) {
 			t.Errorf("told is %q", got)
 		}
 	}
-	for to, reached := range map[string]bool{"10.71.1.2:80": false, "10.71.1.2:81": true} {
-		if to == "10.71.1.2:81" {
-			b.Pod.Serve("10.10.1.2:81")
-		}
-		if _, err := a.Pod.Asks("tcp", "", to, 0); (err == nil) != reached {
-			t.Errorf("%s: error %v", to, err)
-		}
+	b.Pod.Serve("10.10.1.2:81")
+	a.Pod.AsksUntilAnswered(t, "tcp", "", "10.71.1.2:81", 0)
+	if seen, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); err == nil {
+		t.Errorf("a port that a rule rejects is reached, seen as %q", seen)
 	}
 	g.apply(t, ours)
 	if diff := cmp.Diff(before, everything(a.Gateway)); diff != "" || refused(broken) != nil {
@@ -568,14 +583,15 @@ func TestUsersRules(t *testing.T) {
 	}
 	nat := plan.Content{Tables: []plan.Table{{Family: "inet", Name: "liqo/ns/nat",
 		Text: "table inet liqo/ns/nat {\n\tchain way {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\tip daddr 10.71.1.99 dnat ip to 10.71.1.2\n\t}\n}\n"}}}
-	for _, tracks := range []bool{false, true} { // without, nothing between pods comes to NAT
-		in := g.in
-		in.Tracks = tracks
-		g.apply(t, plan.GatewayState(in).With([]plan.Content{nat}))
-		if _, err := a.Pod.Asks("tcp", "", "10.71.1.99:81", 0); (err == nil) != tracks {
-			t.Errorf("through NAT, with tracking %t: error %v", tracks, err)
-		}
+	in := g.in
+	in.Tracks = false // so nothing between pods comes to NAT
+	g.apply(t, plan.GatewayState(in).With([]plan.Content{nat}))
+	if seen, err := a.Pod.Asks("tcp", "", "10.71.1.99:81", 0); err == nil {
+		t.Errorf("a pod is reached through NAT without tracking, seen as %q", seen)
 	}
+	in.Tracks = true
+	g.apply(t, plan.GatewayState(in).With([]plan.Content{nat}))
+	a.Pod.AsksUntilAnswered(t, "tcp", "", "10.71.1.99:81", 0)
 }
 
 // TestSpelling: rules that nft prints otherwise than they were written read as written, unless somebody changed
@@ -627,13 +643,13 @@ func TestPeerToPeer(t *testing.T) {
 	for from, to := range map[*cluster]string{p1: "10.74.0.5:80", p2: "10.74.0.6:80"} {
 		seen := map[*cluster]string{p1: "10.74.0.6", p2: "10.74.0.5"}[from]
 		for _, network := range []string{"tcp", "udp"} {
-			if got, err := from.Pod.Asks(network, "", to, 100); err != nil || got != seen {
-				t.Errorf("%s over %s to %s: the server saw %q, want %q, error %v", from.Pod.Name, network, to, got, seen, err)
+			if got := from.Pod.AsksUntilAnswered(t, network, "", to, 100); got != seen {
+				t.Errorf("%s over %s to %s: the server saw %q, want %q", from.Pod.Name, network, to, got, seen)
 			}
 		}
 	}
-	if got, err := p1.Pod.Asks("tcp", "", "10.72.1.2:80", 0); err != nil || got != "10.71.1.2" {
-		t.Errorf("P1 to a pod of C: the server saw %q, error %v", got, err)
+	if got := p1.Pod.AsksUntilAnswered(t, "tcp", "", "10.72.1.2:80", 0); got != "10.71.1.2" {
+		t.Errorf("P1 to a pod of C: the server saw %q", got)
 	}
 }
 
@@ -668,7 +684,7 @@ func TestBothAddressFamilies(t *testing.T) {
 	waitFor(t, b.Gateway)
 	for from, want := range map[*space.Space]string{a.Pod: "fd00:72::1:2", a.Node: "fd00:74::"} {
 		// The nodes ask for their pods' MAC addresses only once their own addresses are sure.
-		space.Eventually(t, from.Name, func() error {
+		space.Eventually(t, "an answer to "+from.Name, func() error {
 			seen, err := from.Asks("tcp", "", "[fd00:71::1:2]:80", 0)
 			if err == nil && seen != want {
 				err = fmt.Errorf("the server saw %q, want %q", seen, want)
@@ -676,8 +692,8 @@ func TestBothAddressFamilies(t *testing.T) {
 			return err
 		})
 	}
-	if seen, err := b.Pod.Asks("tcp", "", "10.72.1.2:80", 0); err != nil || seen != "10.71.1.2" {
-		t.Errorf("IPv4 beside it: the server saw %q, error %v", seen, err)
+	if seen := b.Pod.AsksUntilAnswered(t, "tcp", "", "10.72.1.2:80", 0); seen != "10.71.1.2" {
+		t.Errorf("IPv4 beside it: the server saw %q", seen)
 	}
 }
 
@@ -691,7 +707,7 @@ func TestSeveralPorts(t *testing.T) {
 	a.settle(t)
 	b.settle(t)
 	for _, peer := range []string{"169.254.18.5", "169.254.18.9"} {
-		space.Eventually(t, peer, func() error { _, err := b.Gateway.Try("", "ping", "-c1", "-W1", peer); return err })
+		b.Gateway.PingsUntilAnswered(t, peer)
 	}
 	sent := func(g *end[plan.GatewayStateInput]) (out []int64) {
 		for n := range 3 {
@@ -708,8 +724,8 @@ func TestSeveralPorts(t *testing.T) {
 	sentA, sentB := sent(a.gateways[0]), sent(b.gateways[0])
 	for range 40 {
 		for _, network := range []string{"tcp", "udp"} {
-			if seen, err := a.Pod.Asks(network, "", "10.71.1.2:80", 1000); err != nil || seen != "10.72.1.2" {
-				t.Fatalf("over %s: the server saw %q, error %v", network, seen, err)
+			if seen := a.Pod.AsksUntilAnswered(t, network, "", "10.71.1.2:80", 1000); seen != "10.72.1.2" {
+				t.Fatalf("over %s: the server saw %q", network, seen)
 			}
 		}
 	}
@@ -719,15 +735,13 @@ func TestSeveralPorts(t *testing.T) {
 			t.Errorf("tunnel %d carried %d bytes", n, after-sentA[n])
 		}
 	}
-	if _, err := a.Pod.Asks("udp", "", "10.71.1.2:9999", 100); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a closed port: error %v", err)
-	}
+	a.learnsOfAClosedPort(t)
 	a.gateways[0].in.Tunnel.Silent = []int{0, 1}
 	a.settle(t)
 	sentA = sent(a.gateways[0])
 	for range 10 {
 		a.Pod.Asks("udp", "", "10.71.1.2:80", 1000)
-		a.Pod.Run("", "ping", "-c1", "-W5", "-s1000", "10.71.1.2") // of no connection
+		a.Pod.PingsUntilAnswered(t, "-s1000", "10.71.1.2") // of no connection
 	}
 	for n, after := range sent(a.gateways[0]) {
 		// A third of 20 packets of 1000 bytes would be 6; the last may still be on its way.
@@ -758,12 +772,23 @@ func TestExternalAddressesMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	asks := func() string {
+	asks := func() string { // empty = no answer within 3 s
 		c.SetDeadline(time.Now().Add(3 * time.Second))
 		c.Write([]byte("hello"))
 		buffer := make([]byte, 100)
 		n, _ := c.Read(buffer)
 		return string(buffer[:n])
+	}
+	// follows asks until the target is the one wanted. Requests never pause for long, so the former
+	// connection does not end because it is unused.
+	follows := func(claim, want string) {
+		t.Helper()
+		space.Eventually(t, claim, func() error {
+			if seen := asks(); seen != want {
+				return fmt.Errorf("the target saw %q, want %q", seen, want)
+			}
+			return nil
+		})
 	}
 	for _, step := range []struct {
 		claim string
@@ -778,9 +803,7 @@ func TestExternalAddressesMove(t *testing.T) {
 	} {
 		a.expose(step.list...)
 		a.settle(t)
-		if seen := asks(); seen != step.seen {
-			t.Errorf("%s: the target saw %q, want %q", step.claim, seen, step.seen)
-		}
+		follows(step.claim, step.seen)
 	}
 	restarted := open(t, a.Gateway, plan.GatewayState)
 	restart := func(list ...plan.Exposed) (known int) {
@@ -811,9 +834,7 @@ func TestExternalAddressesMove(t *testing.T) {
 	if known := restart(exposed("10.70.0.9", "198.51.100.9", true)); known != 0 {
 		t.Errorf("a new process with another target leaves %d connections", known)
 	}
-	if seen := asks(); seen != a.NodeIP.String() {
-		t.Errorf("the new target saw %q, want %q", seen, a.NodeIP)
-	}
+	follows("the new target", a.NodeIP.String())
 }
 
 func TestRemovalLeavesNothing(t *testing.T) {
@@ -877,8 +898,8 @@ func TestFramesGoPastTheBridge(t *testing.T) {
 		t.Errorf("a second pass changes\n%s, the port is %v", again, a.port(t))
 	}
 	for _, network := range []string{"tcp", "udp"} {
-		if seen, err := a.Pod.Asks(network, "", "10.71.1.2:80", 100); err != nil || seen != "10.72.1.2" {
-			t.Errorf("over %s: the server saw %q, error %v", network, seen, err)
+		if seen := a.Pod.AsksUntilAnswered(t, network, "", "10.71.1.2:80", 100); seen != "10.72.1.2" {
+			t.Errorf("over %s: the server saw %q", network, seen)
 		}
 	}
 	a.node.in.Gateways[0].Port = plan.Port{}

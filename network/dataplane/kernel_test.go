@@ -67,7 +67,7 @@ func TestKernelBeforeUserspace(t *testing.T) {
 		s.do()
 		waitFor(t, b.Gateway)
 		bothWays(t, a, b)
-		a.Pod.Run("", "ping", "-c1", "-W5", "10.71.1.2")
+		a.Pod.PingsUntilAnswered(t, "10.71.1.2")
 		server.runs(t, s.what, wanted)
 		client.runs(t, s.what, wanted)
 	}

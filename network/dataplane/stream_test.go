@@ -69,3 +69,34 @@ func TestUnusedConnectionsEnd(t *testing.T) {
 		b.wait()
 	})
 }
+
+// TestStrangersEnd: a server closes a connection at once if what comes is no frame, and after firstFrame if nothing
+// comes.
+func TestStrangersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTCPBind(nil)
+		if _, _, err := b.Open(0); err != nil {
+			t.Fatal(err)
+		}
+		lasts := func(says string) time.Duration {
+			began := time.Now()
+			server, stranger := net.Pipe()
+			b.admit(b.session, newStream(server, nil))
+			if says != "" {
+				_, _ = stranger.Write([]byte(says)) // the server need not read all
+			}
+			_, _ = stranger.Read(make([]byte, 1)) // until it is closed
+			return time.Since(began)
+		}
+		if got := lasts("GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"); got != 0 {
+			t.Errorf("a stranger of another language is connected for %v", got)
+		}
+		if got := lasts(""); got != firstFrame {
+			t.Errorf("a stranger that says nothing is connected for %v", got)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.wait()
+	})
+}

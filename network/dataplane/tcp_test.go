@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/plan"
@@ -45,7 +46,7 @@ func overTCP(t testing.TB) (internet *space.Space, a, b *cluster) {
 func TestTimedTunnelOverTCP(t *testing.T) {
 	internet, a, b := overTCP(t)
 	bothWays(t, a, b)
-	space.Eventually(t, "the client has one connection", func() error {
+	space.Eventually(t, "one connection of the client", func() error {
 		if n := b.connections(); n != 1 {
 			return fmt.Errorf("it has %d", n)
 		}
@@ -107,7 +108,7 @@ func bothWays(t *testing.T, a, b *cluster) {
 			from       *cluster
 			to, seenAs string
 		}{{a, "10.71.1.2:80", "10.72.1.2"}, {b, "10.72.1.2:80", "10.71.1.2"}} {
-			space.Eventually(t, "from "+way.from.Pod.Name+" over "+network, func() error {
+			space.Eventually(t, "an answer to "+way.from.Pod.Name+" over "+network, func() error {
 				seen, err := way.from.Pod.Asks(network, "", way.to, 1200)
 				if err == nil && seen != way.seenAs {
 					err = fmt.Errorf("the server saw %q", seen)
@@ -121,7 +122,7 @@ func bothWays(t *testing.T, a, b *cluster) {
 // disconnected waits until the gateway has no connection, with traffic on the tunnel. It returns the number of looks.
 func (c *cluster) disconnected(t *testing.T) (looks int) {
 	t.Helper()
-	space.Eventually(t, c.Gateway.Name+" disconnected", func() error {
+	space.Eventually(t, "the end of all connections of "+c.Gateway.Name, func() error {
 		looks++
 		if n := c.connections(); n > 0 {
 			c.Gateway.Sends("", netip.AddrPortFrom(c.gateways[0].in.Tunnel.PeerAddress, 9).String(), []byte("hello"))
@@ -173,7 +174,7 @@ func (c *cluster) echo(t *testing.T, to *cluster) func(when string) {
 	t.Cleanup(func() { conn.Close() })
 	return func(when string) {
 		t.Helper()
-		conn.SetDeadline(time.Now().Add(time.Minute))
+		conn.SetDeadline(time.Now().Add(patience.Limit))
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			t.Fatalf("%s: the connection between pods: %v", when, err)
 		}
@@ -197,9 +198,7 @@ func TestStrangersOverTCP(t *testing.T) {
 		silent = a.visit(t, internet, "")
 	}
 	foreign := a.visit(t, internet, "GET / HTTP/1.1\r\nHost: gateway\r\n\r\n")
-	if err := ended(foreign, 2*time.Second); err != nil {
-		t.Errorf("a stranger of another language: %v", err)
-	}
+	ended(t, foreign, "the end of a stranger of another language")
 	packet := "\x00\x94\x01\x00\x00\x00" + strings.Repeat("x", 144) // looks like the first of a handshake
 	data := "\x04\x00\x04\x00\x00\x00" + strings.Repeat("x", 1020)
 	a.visit(t, internet, packet+data+data)
@@ -207,8 +206,8 @@ func TestStrangersOverTCP(t *testing.T) {
 	if err != nil || after.Endpoint != before.Endpoint {
 		t.Errorf("the peer moved from %v to %v, error %v", before.Endpoint, after.Endpoint, err)
 	}
-	b.Gateway.Run("", "ping", "-c1", "-W5", "169.254.18.1")
-	space.Eventually(t, "the server has no more connections than it takes", func() error {
+	b.Gateway.PingsUntilAnswered(t, "169.254.18.1")
+	space.Eventually(t, "no more connections than the server takes", func() error {
 		if n := a.connections(); n > 33 { // one may be on its way out
 			return fmt.Errorf("it has %d", n)
 		}
@@ -216,9 +215,7 @@ func TestStrangersOverTCP(t *testing.T) {
 	})
 	b.gateways[0].restart(t)
 	waitFor(t, b.Gateway)
-	if err := ended(silent, 10*time.Second); err != nil {
-		t.Errorf("a stranger that says nothing: %v", err)
-	}
+	ended(t, silent, "the end of a stranger that says nothing")
 	bothWays(t, a, b)
 }
 
@@ -238,12 +235,14 @@ func (c *cluster) visit(t *testing.T, from *space.Space, says string) (conn net.
 }
 
 // ended waits until the other side closes a connection.
-func ended(conn net.Conn, in time.Duration) error {
-	conn.SetReadDeadline(time.Now().Add(in))
-	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
-		return fmt.Errorf("it is still connected after %v", in)
+func ended(t *testing.T, conn net.Conn, what string) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(patience.Limit))
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(patience.GaveUp(what, err))
+	} else if err == nil {
+		t.Errorf("instead of %s there is an answer", what)
 	}
-	return nil
 }
 
 // TestTCPTunnelStopsCompletely: nothing of a tunnel over TCP runs on after it: neither when it is closed
@@ -270,7 +269,7 @@ func TestTCPTunnelStopsCompletely(t *testing.T) {
 			t.Errorf("%s this connects:\n%s", when, left)
 		}
 		// What has said that it is done may still be on its way out.
-		space.Eventually(t, when+" nothing runs on", func() error {
+		space.Eventually(t, "the end of all goroutines "+when, func() error {
 			if left := running(); left != "" {
 				return errors.New(left)
 			}

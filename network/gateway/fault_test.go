@@ -37,7 +37,7 @@ import (
 func (w *world) says(t *testing.T, fault, condition, reason string) *netv1beta1.Connection {
 	t.Helper()
 	c := &netv1beta1.Connection{}
-	space.Eventually(t, fault, func() error {
+	space.Eventually(t, condition+" "+reason+" while "+fault, func() error {
 		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, c); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func TestRefusalsAreTold(t *testing.T) {
 
 	filtered := func(value int) { b.Node.Run(fmt.Sprint(value), "tee", "/proc/sys/net/bridge/bridge-nf-call-iptables") }
 	filtered(0)
-	b.Node.Run("", "ping", "-c", "1", b.GatewayIP.String()) // the bridge must have heard of the pod
+	b.Node.PingsUntilAnswered(t, b.GatewayIP.String()) // the bridge must have heard of the pod
 	b.startFabric(t)
 	b.nodeSays(t, "modprobe br_netfilter")
 	filtered(1)
@@ -104,7 +104,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	if err := b.client.Status().Patch(t.Context(), guard, removed("FirewallConfiguration"), client.FieldOwner("liqo/fabric-n0")); err != nil {
 		t.Fatal(err)
 	}
-	space.Eventually(t, "only the node that is there says something of rules", func() error {
+	space.Eventually(t, "conditions of rules from the node that is there alone", func() error {
 		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(guard), guard); err != nil {
 			return err
 		}
@@ -158,10 +158,10 @@ func TestTimedAGatewayIsHeardOf(t *testing.T) {
 			return nil
 		}
 	}
-	space.Eventually(t, "the node joins the overlay", leads(""))
-	a.Node.Run("", "ping", "-c", "1", a.GatewayIP.String())
+	space.Eventually(t, "the gateway in the forwarding table", leads(""))
+	a.Node.PingsUntilAnswered(t, a.GatewayIP.String())
 	heard := time.Now()
-	space.Eventually(t, "frames go past the bridge", leads(" via "))
+	space.Eventually(t, "a way past the bridge", leads(" via "))
 	if took := time.Since(heard); took > 5*time.Second {
 		t.Errorf("frames took the bridge for %v", took)
 	}
@@ -170,7 +170,7 @@ func TestTimedAGatewayIsHeardOf(t *testing.T) {
 // nodeSays waits until the node says of the gateway that something is wrong; an empty text is nothing.
 func (w *world) nodeSays(t *testing.T, what string) {
 	t.Helper()
-	space.Eventually(t, "the node says "+what, func() error {
+	space.Eventually(t, fmt.Sprintf("the condition %q of the node", what), func() error {
 		f := &netv1beta1.InternalFabric{}
 		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: name}, f); err != nil {
 			return err
@@ -224,13 +224,13 @@ func TestAPortFallsSilent(t *testing.T) {
 		for _, w := range []*world{a, b} {
 			w.says(t, c.claim, netv1beta1.ConnectionPortsAnswer, c.reason)
 		}
-		space.Eventually(t, c.claim+", connections", func() (err error) {
+		space.Eventually(t, "connections while "+c.claim, func() (err error) {
 			for i := 0; i < 20 && err == nil; i++ {
 				_, err = a.Pod.Asks("tcp", "", "10.71.1.2:80", 0)
 			}
 			return err
 		})
-		space.Eventually(t, c.claim+", pings", func() error {
+		space.Eventually(t, "answers to pings while "+c.claim, func() error {
 			out, err := a.Pod.Try("", "ping", "-c20", "-i0.1", "-W1", "10.71.1.2")
 			if err == nil && !strings.Contains(out, " 0% packet loss") {
 				err = errors.New(out)
@@ -255,7 +255,7 @@ func TestTheOldFlowIsTakenUp(t *testing.T) {
 	b.Pod.Serve("10.10.1.2:80")
 	asks := func(claim string) {
 		t.Helper()
-		space.Eventually(t, claim, func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
+		space.Eventually(t, "pod to pod: "+claim, func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
 	}
 	asks("it is connected")
 	down := func() error {
@@ -268,7 +268,7 @@ func TestTheOldFlowIsTakenUp(t *testing.T) {
 		return nil
 	}
 	internet.NFT("insert rule ip fault forward meta l4proto udp drop")
-	space.Eventually(t, "both have lost each other", down)
+	space.Eventually(t, "an error on both sides", down)
 	rules("drop")
 	asks("the flow of before leads to the server")
 }
@@ -288,7 +288,7 @@ func TestLongPacketsFollowThePath(t *testing.T) {
 		a.Pod.Run("", "ip", "route", "flush", "cache")
 		return a.Pod.Try("", "ping", "-c2", "-i0.2", "-W1", "-M", "do", "-s", size, "10.71.1.2")
 	}
-	space.Eventually(t, "a pod is told what gets through", func() error {
+	space.Eventually(t, "the MTU that a pod is told", func() error {
 		out, err := whole("1200")
 		if found := regexp.MustCompile(`mtu ?= ?(\d+)`).FindStringSubmatch(out); err == nil || found == nil || len(found[1]) > 3 {
 			return fmt.Errorf("%v\n%s", err, out)
@@ -296,13 +296,16 @@ func TestLongPacketsFollowThePath(t *testing.T) {
 		return nil
 	})
 	for _, ping := range [][]string{{"-M", "dont", "-s", "1200"}, {"-M", "do", "-s", "850"}} {
-		out := a.Pod.Run("", "ping", append(ping, "-c5", "-i0.2", "-W2", "10.71.1.2")...)
-		if !strings.Contains(out, " 0% packet loss") {
-			t.Errorf("%v: %s", ping, out)
-		}
+		space.Eventually(t, fmt.Sprintf("pings %v that are all answered", ping), func() error {
+			out, err := a.Pod.Try("", "ping", append(ping, "-c5", "-i0.2", "-W2", "10.71.1.2")...)
+			if err == nil && !strings.Contains(out, " 0% packet loss") {
+				err = errors.New(out)
+			}
+			return err
+		})
 	}
 	internet.NFT("delete table ip fault")
-	space.Eventually(t, "the path is wide again", func() error {
+	space.Eventually(t, "answers to long pings", func() error {
 		out, err := whole("1312") // 1340 with the headers of IP and ICMP
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
@@ -336,7 +339,7 @@ func TestFaultsAreNamed(t *testing.T) {
 	settles := func(fault string, said *netv1beta1.Connection) {
 		t.Helper()
 		began := time.Now()
-		space.Eventually(t, fault+", and nothing else is said", func() error {
+		space.Eventually(t, "the same conditions for a while: "+fault, func() error {
 			c := &netv1beta1.Connection{}
 			if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(said), c); err != nil {
 				return err

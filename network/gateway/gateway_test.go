@@ -218,7 +218,7 @@ func (p process) ended(t *testing.T, within time.Duration) {
 	select {
 	case <-p.ends:
 	case <-time.After(within):
-		t.Errorf("a gateway that is not needed any more still runs after %v", within)
+		t.Errorf("gave up after %s: waited for the end of a gateway that is not needed any more", within)
 	}
 }
 
@@ -477,7 +477,7 @@ func TestPeering(t *testing.T) {
 
 	// Nobody is named, as when the pod is gone: nodes send nothing, and a gateway that runs yet keeps the tunnel.
 	a.name(t, "0.0.0.0")
-	space.Eventually(t, "the node sends to nobody", func() error {
+	space.Eventually(t, "a node that sends to nobody", func() error {
 		if led := a.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); strings.Contains(led, "dst ") {
 			return errors.New(led)
 		}
@@ -638,7 +638,7 @@ func echo(t *testing.T, from, to *space.Space, listen, dial string) (says func(w
 		}
 	}()
 	var c net.Conn
-	space.Eventually(t, dial, func() error {
+	space.Eventually(t, "a connection to "+dial, func() error {
 		from.Do(func() { c, err = net.DialTimeout("tcp", dial, time.Second) })
 		return err
 	})
@@ -758,7 +758,7 @@ func (w *world) comesBack(t *testing.T, to, claim string, _ time.Duration, f fun
 // reaches waits until a pod reaches a peer's.
 func (w *world) reaches(t *testing.T, to, claim string) {
 	t.Helper()
-	space.Eventually(t, claim+": pod to pod", func() error { _, err := w.Pod.Asks("udp", "", to, 10); return err })
+	space.Eventually(t, "pod to pod: "+claim, func() error { _, err := w.Pod.Asks("udp", "", to, 10); return err })
 }
 
 // gap is the longest time without an answer from a peer's pod while f runs and for a while after
@@ -953,7 +953,7 @@ func (w *world) reachesBy(t *testing.T, server, to string) {
 // ready waits until the gateway in a pod says so to the kubelet.
 func ready(t *testing.T, pod *space.Space) {
 	t.Helper()
-	space.Eventually(t, "ready", func() error {
+	space.Eventually(t, "readiness", func() error {
 		text, err := get(pod, ":8083", "/readyz")
 		if err == nil && !strings.Contains(text, " 200 ") {
 			err = fmt.Errorf("it says %s", text)
@@ -979,7 +979,7 @@ func get(pod *space.Space, port, path string) (string, error) {
 // measures waits until a gateway's metrics have a line.
 func measures(t *testing.T, pod *space.Space, line string) {
 	t.Helper()
-	space.Eventually(t, line, func() error {
+	space.Eventually(t, "the metric "+line, func() error {
 		text, err := get(pod, ":8082", "/metrics")
 		if err == nil && !strings.Contains(text, line+"\n") {
 			err = fmt.Errorf("%s has other metrics:\n%s", pod.Name, text)
@@ -993,7 +993,7 @@ func positive(t *testing.T, pod *space.Space, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		more := regexp.MustCompile(`(?m)^` + name + `\{.*\} [0-9.e+]*[1-9]`)
-		space.Eventually(t, name, func() error {
+		space.Eventually(t, "the metric "+name, func() error {
 			text, err := get(pod, ":8082", "/metrics")
 			if err == nil && !more.MatchString(text) {
 				err = fmt.Errorf("%s has other metrics:\n%s", pod.Name, text)
@@ -1052,7 +1052,7 @@ func onlyAnswers(t *testing.T, silent, pings *space.Space) {
 		return n
 	}
 	answered, before := keepsTunnel(t, pings), sent()
-	space.Eventually(t, silent.Name+" sends answers only", func() error {
+	space.Eventually(t, "nothing but answers from "+silent.Name, func() error {
 		more, packets := keepsTunnel(t, pings)-answered, sent()-before
 		if more >= enough && packets == more {
 			return nil
@@ -1128,7 +1128,7 @@ func replicasTakeTurns(t *testing.T, expected expected) {
 // waitForTurn waits until a gateway pod holds the lease; the controller marks it then.
 func (w *world) waitForTurn(t *testing.T, pod string) {
 	t.Helper()
-	space.Eventually(t, pod+" has its turn", func() error {
+	space.Eventually(t, "the turn of "+pod, func() error {
 		lease := &coordinationv1.Lease{}
 		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, lease); err != nil {
 			return err
@@ -1159,7 +1159,7 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	b.waitForTurn(t, "gw")
 	b.waitFor(t, netv1beta1.Connected)
 	cut()
-	space.Eventually(t, "the lease is over", func() error {
+	space.Eventually(t, "the end of the lease", func() error {
 		keepsTunnel(t, b.Gateway)
 		lease := &coordinationv1.Lease{}
 		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, lease); err != nil {
@@ -1177,7 +1177,7 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	b.startGatewayPod(t, second, "gw2", a, false, replicas)
 	b.waitForTurn(t, "gw2")
 	b.name(t, "10.10.1.7")
-	space.Eventually(t, "the former replica gives up", func() error {
+	space.Eventually(t, "the former replica to give up", func() error {
 		text, err := get(b.Gateway, ":8082", "/metrics")
 		if err == nil && strings.Contains(text, "liqo_peer_") {
 			err = errors.New("it has the tunnel")
@@ -1186,7 +1186,7 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	})
 	measures(t, second, connected+"1")
 	before := keepsTunnel(t, second)
-	space.Eventually(t, "the peer answers the other replica", func() error {
+	space.Eventually(t, "answers of the peer to the other replica", func() error {
 		if more := keepsTunnel(t, second) - before; more < 10 {
 			return fmt.Errorf("%d answers", more)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/liqo-go/liqo/api"
 	ipamv1alpha1 "github.com/liqo-go/liqo/api/ipam/v1alpha1"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/space"
 )
 
@@ -117,7 +118,7 @@ func routesOf(b *testing.B, s *space.Space) <-chan netlink.RouteUpdate {
 // await waits for a change of the route to a destination in each namespace.
 func await(b *testing.B, to string, kind uint16, namespaces ...<-chan netlink.RouteUpdate) {
 	b.Helper()
-	end := time.After(time.Minute)
+	end := time.After(patience.Limit)
 	for i, updates := range namespaces {
 		for {
 			select {
@@ -126,7 +127,7 @@ func await(b *testing.B, to string, kind uint16, namespaces ...<-chan netlink.Ro
 					continue
 				}
 			case <-end:
-				b.Fatalf("namespace %d has not got the change", i)
+				b.Fatalf("gave up after %s: waited for a route to %s in namespace %d", patience.Limit, to, i)
 			}
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/network/gateway/plan"
 )
 
@@ -78,7 +79,7 @@ func FuzzPings(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer probing.Close()
-		probe := prober{conn: probing, patience: time.Minute}
+		probe := prober{conn: probing, patience: patience.Limit}
 		send(t, sender, addrPort(probing), data)
 		answer := message{Type: plan.Pong, Time: asked, MTU: 1400}
 		say(t, sender, addrPort(probing), answer)
@@ -87,6 +88,10 @@ func FuzzPings(f *testing.F) {
 		}
 		say(t, peer, us, answer)
 		say(t, peer, us, last)
+		hear(t, peer) // so the answer before was read
+		if len(answers) == 0 {
+			t.Fatalf("after %q an answer is ignored", data)
+		}
 		if a := <-answers; !a.Sent.Equal(asked) || a.MTU != 1400 {
 			t.Fatalf("after %q an answer is %+v", data, a)
 		}
@@ -167,11 +172,11 @@ func say(t *testing.T, c *net.UDPConn, to netip.AddrPort, m message) {
 // received is the next packet that comes.
 func received(t *testing.T, c *net.UDPConn) string {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience.Limit))
 	buffer := make([]byte, 1<<16)
 	n, err := c.Read(buffer)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(patience.GaveUp("a packet", err))
 	}
 	return string(buffer[:n])
 }
