@@ -27,6 +27,7 @@ import (
 
 	"github.com/liqo-go/liqo/api"
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/internal/space"
 	"github.com/liqo-go/liqo/network/dataplane"
 	"github.com/liqo-go/liqo/network/gateway/plan"
@@ -408,7 +409,10 @@ func TestAFickleMTUIsSaidSeldom(t *testing.T) {
 	t.Parallel()
 	_, a, b := worlds(t)
 	a.trust(t, b)
-	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *plan.Options) { o.LatencyInterval = time.Minute })
+	a.startGatewayPod(t, a.Gateway, "gw", b, true, func(o *plan.Options) {
+		o.LatencyInterval = 2 * patience.Limit // longer than the test waits
+		o.Ping.Threshold = 1000                // answers that are late change nothing
+	})
 	answers := b.answersAnyhow(t, a)
 	c := a.says(t, "the peer's MTU is another", netv1beta1.ConnectionMTUFits, plan.ReasonMTUsDiffer)
 	writes, last, told := 0, c.ResourceVersion, answers.Load()
