@@ -79,7 +79,7 @@ func createOffloaded(
 		got, err := c.Discovery().RESTClient().Get().AbsPath(offloadings + "/offloading").DoRaw(ctx)
 		return bytes.Contains(got, []byte(`"offloadingPhase":"Ready"`)), err
 	}
-	return ns, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, isReady)
+	return ns, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Minute, true, isReady)
 }
 
 func TestE2E(t *testing.T) { e2e.RunE2ETests(t) }
