@@ -71,12 +71,14 @@ func wishes(root *ipamv1alpha1.Network) desired.Plan {
 // flaky fails a fifth of the writes, so that every test also shows that the loop tries again.
 type flaky struct {
 	http.RoundTripper
-	random *rand.Rand
+	seed   uint64
+	writes *atomic.Uint64 // of several workers
 }
 
 func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
 	// The recorder tries an event again after 10 s only.
-	if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") && f.random.IntN(5) == 0 {
+	if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/events") &&
+		rand.New(rand.NewPCG(f.seed, f.writes.Add(1))).IntN(5) == 0 {
 		return nil, errors.New("write failed on purpose")
 	}
 	return f.RoundTripper.RoundTrip(r)
@@ -87,7 +89,7 @@ func start(t *testing.T) client.Client {
 	server := apitest.Start(t)
 	from := seed.Of(t) // of failing writes
 	return run(t, server, manager.Options{}, func(rt http.RoundTripper) http.RoundTripper {
-		return flaky{rt, rand.New(rand.NewPCG(from, 0))}
+		return flaky{rt, from, &atomic.Uint64{}}
 	}, wisher())
 }
 
