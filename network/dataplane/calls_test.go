@@ -8,9 +8,13 @@ package dataplane
 import (
 	"fmt"
 	"net"
+	"os"
+	"strings"
 	"testing"
 
-	"golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/conn"
+	wireguard "golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/tun"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/liqo-go/liqo/internal/space"
@@ -67,15 +71,15 @@ func TestRefusedHandshakesAreCounted(t *testing.T) {
 		}
 		at, _ := relay.LocalAddr().(*net.UDPAddr)
 		caller := tunnelOf("caller", c.from, c.calls, at)
-		caller.dev.LookupPeer(device.NoisePublicKey(c.calls.PublicKey())).SendHandshakeInitiation(false)
-		packet := make([]byte, device.MessageInitiationSize+1)
+		caller.dev.LookupPeer(wireguard.NoisePublicKey(c.calls.PublicKey())).SendHandshakeInitiation(false)
+		packet := make([]byte, wireguard.MessageInitiationSize+1)
 		n, err := relay.Read(packet)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range c.times {
 			if i > 0 { // two at once are judged by two workers, and neither is a repetition
-				if _, err := relay.Read(make([]byte, device.MessageResponseSize+1)); err != nil {
+				if _, err := relay.Read(make([]byte, wireguard.MessageResponseSize+1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -94,5 +98,38 @@ func TestRefusedHandshakesAreCounted(t *testing.T) {
 	}
 	if _, tells := d.Calls("of the kernel"); tells {
 		t.Error("the kernel tells nothing")
+	}
+}
+
+// TestTunnelsListenWhereTheyAreStarted: the sockets of a tunnel are in the network namespace of the thread that starts it,
+// also if WireGuard heard of the device first.
+func TestTunnelsListenWhereTheyAreStarted(t *testing.T) {
+	s := space.New(t, "started")
+	var u userspaceTunnel
+	var err error
+	s.Do(func() {
+		var device tun.Device
+		if device, err = tun.CreateTUN("started", 1340); err == nil {
+			u.dev = wireguard.NewDevice(device, conn.NewDefaultBind(), (&calls{}).logger())
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.close)
+	space.Eventually(t, "a device that has a port", func() error {
+		if d, err := u.device(); err != nil || d.ListenPort == 0 {
+			return fmt.Errorf("port %d, error %v", d.ListenPort, err)
+		}
+		return nil
+	})
+	var sockets []byte
+	s.Do(func() {
+		if err = u.start(); err == nil {
+			sockets, err = os.ReadFile("/proc/thread-self/net/udp")
+		}
+	})
+	if n := strings.Count(string(sockets), "\n") - 1; err != nil || n != 1 { // the first line has names
+		t.Errorf("%d sockets are in the namespace, error %v:\n%s", n, err, sockets)
 	}
 }

@@ -8,6 +8,7 @@ package dataplane
 import (
 	"bufio"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -46,12 +47,16 @@ func startUserspace(name string, mtu int, stream *tcpBind) (userspaceTunnel, err
 	if stream != nil {
 		stream.connected = u.greet
 	}
-	if err := u.dev.Up(); err != nil {
+	if err := u.start(); err != nil {
 		u.close()
 		return userspaceTunnel{}, fmt.Errorf("start WireGuard: %w", err)
 	}
 	return u, nil
 }
+
+// start opens the sockets in the network namespace of the calling thread. A goroutine of the device
+// may have started it before, with sockets in that of the process.
+func (u userspaceTunnel) start() error { return errors.Join(u.dev.Up(), u.dev.BindUpdate()) }
 
 func (u userspaceTunnel) close() {
 	u.dev.Close()
