@@ -26,7 +26,6 @@ var timedExceptions = map[string]string{
 	"network/gateway: TestAClientCutFromItsAPIServer":   "waits until a lease is over, with no bound",
 	"network/gateway: TestConnectionComesBack":          "holds for a while: a slow machine looks less often",
 	"network/gateway: TestFaultsAreNamed":               "waits for a while without a change, with no bound",
-	"network/gateway: TestPeering":                      "holds for a while: a slow machine looks less often",
 	"offloading: goesBack":                              "a lower bound: slowness cannot break it",
 	"peering: TestForeignClusterSumsUp":                 "events per elapsed time: slowness allows more",
 	"reflection/replication: TestAttackStatusFillsEtcd": "writes per elapsed time: slowness allows more",

@@ -483,11 +483,7 @@ func TestPeering(t *testing.T) {
 		}
 		return nil
 	})
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		if text, err := get(a.Gateway, ":8082", "/metrics"); err != nil || !strings.Contains(text, connected+"1") {
-			t.Fatalf("a gateway gave its tunnel to nobody: error %v\n%s", err, text)
-		}
-	}
+	keepsTunnel(t, a.Gateway, 2)
 	a.name(t, a.GatewayIP.String())
 	space.Eventually(t, "pod to pod by a gateway that is named again", func() error { _, err := a.Pod.Asks("tcp", "", "10.71.1.2:80", 0); return err })
 
@@ -1051,9 +1047,9 @@ func onlyAnswers(t *testing.T, silent, pings *space.Space) {
 		}
 		return n
 	}
-	answered, before := keepsTunnel(t, pings), sent()
+	answered, before := answers(t, pings), sent()
 	space.Eventually(t, "nothing but answers from "+silent.Name, func() error {
-		more, packets := keepsTunnel(t, pings)-answered, sent()-before
+		more, packets := answers(t, pings)-answered, sent()-before
 		if more >= enough && packets == more {
 			return nil
 		}
@@ -1160,7 +1156,6 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 	b.waitFor(t, netv1beta1.Connected)
 	cut()
 	space.Eventually(t, "the end of the lease", func() error {
-		keepsTunnel(t, b.Gateway)
 		lease := &coordinationv1.Lease{}
 		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "gw-" + name}, lease); err != nil {
 			return err
@@ -1170,6 +1165,7 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 		}
 		return nil
 	})
+	keepsTunnel(t, b.Gateway, 2)
 
 	b.role.Socket = whole
 	second := space.New(t, "B gateway 2")
@@ -1185,32 +1181,38 @@ func TestAClientCutFromItsAPIServer(t *testing.T) {
 		return err
 	})
 	measures(t, second, connected+"1")
-	before := keepsTunnel(t, second)
-	space.Eventually(t, "answers of the peer to the other replica", func() error {
-		if more := keepsTunnel(t, second) - before; more < 10 {
-			return fmt.Errorf("%d answers", more)
-		}
-		return nil
-	})
+	keepsTunnel(t, second, 10)
 	a.waitFor(t, netv1beta1.Connected)
 }
 
 var answersCount = regexp.MustCompile(`(?m)^liqo_peer_latency_histogram_us_count\S* (\d+)$`)
 
-// keepsTunnel expects a gateway to be connected, and returns how many pings the peer has answered.
-func keepsTunnel(t *testing.T, pod *space.Space) int {
+// answers returns how many pings of a gateway the peer has answered.
+func answers(t *testing.T, pod *space.Space) (n int) {
 	t.Helper()
-	text, err := get(pod, ":8082", "/metrics")
-	if err != nil || !strings.Contains(text, connected+"1\n") {
-		t.Errorf("%s is not connected: %v\n%s", pod.Name, err, text)
-	}
-	found := answersCount.FindStringSubmatch(text)
-	if found == nil {
-		t.Fatalf("%s counts no answers:\n%s", pod.Name, text)
-	}
-	answers, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answers
+	space.Eventually(t, "answers to pings of "+pod.Name, func() error {
+		text, err := get(pod, ":8082", "/metrics")
+		if err != nil {
+			return err
+		}
+		found := answersCount.FindStringSubmatch(text)
+		if found == nil {
+			return errors.New(text)
+		}
+		n, err = strconv.Atoi(found[1])
+		return err
+	})
+	return n
+}
+
+// keepsTunnel waits until the peer has answered some more pings of a gateway.
+func keepsTunnel(t *testing.T, pod *space.Space, more int) {
+	t.Helper()
+	before := answers(t, pod)
+	space.Eventually(t, fmt.Sprintf("%d more answers to pings of %s", more, pod.Name), func() error {
+		if n := answers(t, pod) - before; n < more {
+			return fmt.Errorf("%d answers", n)
+		}
+		return nil
+	})
 }
