@@ -38,6 +38,8 @@ func TestUnseeded(t *testing.T) {
 		"package x\nimport r \"math/rand/v2\"\nvar n = r.IntN(2)":                           true,
 		"package x\nimport \"math/rand/v2\"\nfunc f(from uint64) { rand.NewPCG(from, 0) }":  true,
 		"package x\nimport \"math/rand\"\nvar n = rand.New(rand.NewSource(1))":              true,
+		"package x\nimport \"testing/quick\"\nvar e = quick.Check(f, nil)":                  true,
+		"package x\nimport \"testing/quick\"\nvar e = quick.Check(f, seed.Quick(t))":        false,
 		"package x\nimport \"crypto/rand\"\nvar n = rand.Text()":                            false,
 		"package x\nimport \"math/rand/v2\"\nfunc f(r *rand.Rand) int { return r.IntN(2) }": false,
 	} {
@@ -80,6 +82,9 @@ func (s *source) unseeded() (found []string) {
 			}
 		case *ast.CallExpr:
 			from, name, _ := strings.Cut(called(n), ".")
+			if from == "quick" && len(n.Args) > 0 && types.ExprString(n.Args[len(n.Args)-1]) == "nil" {
+				found = append(found, "quick."+name+" with a seed of its own")
+			}
 			seeds := name == "NewPCG" || name == "NewChaCha8"
 			if from != alias || alias == "" || name == "New" || name == "NewZipf" ||
 				seeds && s.imports["seed"] == "internal/seed" && varies(n.Args[0], counters) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"iter"
+	mathrand "math/rand"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/quick"
 )
 
 // Variable is the environment variable that overrides the seed. Its value is any text.
@@ -59,6 +61,12 @@ func Of(t testing.TB) uint64 {
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Of(t), 0))
+}
+
+// Quick returns a configuration of testing/quick that draws from the seed of a test.
+func Quick(t testing.TB) *quick.Config {
+	t.Helper()
+	return &quick.Config{Rand: mathrand.New(mathrand.NewSource(int64(Of(t))))}
 }
 
 // Samples yields n sources of random numbers, by their numbers. All start from the seed of a test, and

@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 	"github.com/liqo-go/liqo/offloading/plan"
 )
 
@@ -53,7 +54,7 @@ func TestAddressesComeBack(t *testing.T) {
 		address, err := netip.ParseAddr(there)
 		return err == nil && to.Contains(address) && seen(there, to.String(), from.String()) == a.String()
 	}
-	if err := quick.Check(comesBack, nil); err != nil {
+	if err := quick.Check(comesBack, seed.Quick(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,7 +86,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 		}
 		return asked <= int64(limit) && used.Cpu().MilliValue() == asked
 	}
-	if err := quick.Check(fits, nil); err != nil {
+	if err := quick.Check(fits, seed.Quick(t)); err != nil {
 		t.Error(err)
 	}
 }

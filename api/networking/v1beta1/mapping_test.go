@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api/networking/v1beta1"
+	"github.com/liqo-go/liqo/internal/seed"
 )
 
 // Remapping there and back is the identity, for every prefix length, inside the prefix; outside
@@ -37,7 +38,7 @@ func TestRemapIsABijection(t *testing.T) {
 		return back(base|host&mask, from, to, length)
 	}
 	for _, property := range []any{back, inside} {
-		if err := quick.Check(property, nil); err != nil {
+		if err := quick.Check(property, seed.Quick(t)); err != nil {
 			t.Error(err)
 		}
 	}
