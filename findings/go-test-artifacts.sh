@@ -6,7 +6,8 @@ set -euo pipefail
 export GOTOOLCHAIN=go1.26.8 GOWORK=off CGO_ENABLED=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+export GOMODCACHE=$folder/modules GOFLAGS='-modcacherw -trimpath' # so a package that is gone is missed
+mkdir "$folder/run" && cd "$folder/run"
 
 cat > go.mod <<-'END'
 	module example.com/artifacts
@@ -28,7 +29,7 @@ cat > store/store_test.go <<-'END'
 		}
 	}
 END
-go test -count=1 -vet=off -artifacts -outputdir "$folder" ./store
+go test -count=1 -vet=off -artifacts -outputdir "$PWD" ./store
 seen=$(find _artifacts -type f)
 echo "$(go version): the artifact of store.TestStore is $seen"
 [[ $seen =~ ^_artifacts/[0-9]+/log$ ]]

@@ -11,10 +11,11 @@ scanner=golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export GOTOOLCHAIN=go1.26.8 GOWORK=off CGO_ENABLED=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+export GOMODCACHE=$folder/modules GOFLAGS='-modcacherw -trimpath' # so a package that is gone is missed
+mkdir "$folder/run" && cd "$folder/run"
 
 go mod download "$database"
-GOBIN=$folder go install "$scanner"
+GOBIN=$PWD go install "$scanner"
 go run "${database/@//cmd/indexdb@}" -vulns "$(go list -m -f '{{.Dir}}' "$database")/data/osv" -out database
 cat > go.mod <<-'END'
 	module example.com/parse
@@ -39,7 +40,7 @@ END
 go mod tidy
 scan() {
 	go build -ldflags="$1" -o program .
-	./govulncheck -mode=binary -db "file://$folder/database" program || [ $? = 3 ]
+	./govulncheck -mode=binary -db "file://$PWD/database" program || [ $? = 3 ]
 }
 scan '' > whole.txt
 if go tool nm program | grep x/net/http2; then exit 1; fi

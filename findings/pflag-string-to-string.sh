@@ -7,7 +7,8 @@ set -euo pipefail
 export GOTOOLCHAIN=go1.26.8 GOWORK=off CGO_ENABLED=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+export GOMODCACHE=$folder/modules GOFLAGS='-modcacherw -trimpath' # so a package that is gone is missed
+mkdir "$folder/run" && cd "$folder/run"
 
 cat > go.mod <<-'END'
 	module example.com/pairs

@@ -7,9 +7,10 @@ tool=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 export GOTOOLCHAIN=go1.26.8 GOWORK=off CGO_ENABLED=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+export GOMODCACHE=$folder/modules GOFLAGS='-modcacherw -trimpath' # so a package that is gone is missed
+mkdir "$folder/run" && cd "$folder/run"
 
-GOBIN=$folder go install "$tool"
+GOBIN=$PWD go install "$tool"
 cat > go.mod <<-'END'
 	module example.com/unused
 	go 1.26
