@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command intruder is a peer whose gateway is not Liqo's: it has the key of one, and sends into the tunnel
-// whatever it is told, from and to any address, again and again until it is ended.
+// whatever it is told, from and to any address, in ten rounds once there was a handshake.
 //
 //	intruder -key KEY -peer KEY -endpoint ADDRESS:PORT PACKET...
 //
@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
@@ -22,8 +23,11 @@ import (
 	"golang.zx2c4.com/wireguard/tun/tuntest"
 )
 
-// pause is between two rounds.
-const pause = 100 * time.Millisecond
+// pause is between two rounds, of which there are rounds.
+const (
+	pause  = 100 * time.Millisecond
+	rounds = 10
+)
 
 func main() {
 	key := flag.String("key", "", "the gateway's private key")
@@ -55,7 +59,14 @@ func intrude(key, peer, endpoint string, encoded []string) error {
 	if err := dev.Up(); err != nil {
 		return err
 	}
-	for ; ; time.Sleep(pause) {
+	for n := 0; n < rounds; time.Sleep(pause) {
+		state, err := dev.IpcGet()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(state, "last_handshake_time_sec=0\n") {
+			n++
+		}
 		for _, e := range encoded {
 			packet, err := base64.StdEncoding.DecodeString(e)
 			if err != nil {
@@ -64,4 +75,5 @@ func intrude(key, peer, endpoint string, encoded []string) error {
 			tunnel.Outbound <- packet
 		}
 	}
+	return nil
 }

@@ -23,8 +23,8 @@ spec:
       terminationGracePeriodSeconds: 0
       nodeSelector: {liqo.io/type: virtual-node}
       tolerations:
-      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 600}
-      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 600}
+      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 3600}
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 3600}
       containers: [{name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never}]
 ---
 apiVersion: apps/v1

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/liqo-go/liqo/internal/patience"
 	"github.com/liqo-go/liqo/testbed/browser"
 )
@@ -113,20 +115,19 @@ type trouble struct {
 	healed string
 }
 
-// crowd fills the provider's nodes, which have two cores each.
+// crowd fills the provider's nodes, given what to request on each.
 const crowd = `
 apiVersion: apps/v1
-kind: Deployment
+kind: DaemonSet
 metadata: {name: crowd, namespace: default}
 spec:
-  replicas: 2
   selector: {matchLabels: {app: crowd}}
   template:
     metadata: {labels: {app: crowd}}
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, resources: {requests: {cpu: 1100m}}}
+      - {name: echo, image: "testbed.local/echo:1", imagePullPolicy: Never, resources: {requests: {cpu: %dm}}}
 `
 
 // wanting is a pod for milan with a request.
@@ -177,13 +178,14 @@ func workloadTroubles() []trouble {
 		{name: "the provider's nodes are full", at: &rome, link: "Workloads", healed: healed,
 			red: "pod seen/third: ",
 			make: func(t *testing.T) {
-				milan.apply(t, crowd)
-				milan.kubectl(t, "rollout", "status", "deployment/crowd", patiently)
+				cores := apiresource.MustParse(milan.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[0].status.allocatable.cpu}"))
+				milan.apply(t, fmt.Sprintf(crowd, cores.MilliValue()-900)) // less than a core is left
+				milan.kubectl(t, "rollout", "status", "daemonset/crowd", patiently)
 				rome.apply(t, fmt.Sprintf(wanting, "third", "cpu: 1"))
 			},
 			words: words("have the provider's administrator make room"),
 			mend: func(t *testing.T, _ string) {
-				milan.kubectl(t, "delete", "deployment", "crowd", patiently)
+				milan.kubectl(t, "delete", "daemonset", "crowd", patiently)
 			}},
 		{name: "the namespace's name is taken", at: &rome, link: "Workloads", healed: healed,
 			red: "namespace taken: namespace taken-rome cannot be created at milan",

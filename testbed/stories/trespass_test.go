@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 const (
@@ -53,7 +55,7 @@ func trespassing(t *testing.T) {
 	reach(t) // the true gateway is heard again
 }
 
-// intruder sends packets into the tunnel between two clusters, for a second, with the key of the gateway of the
+// intruder sends packets into the tunnel between two clusters, some rounds of them, with the key of the gateway of the
 // first, which is the tunnel's client, and in its place.
 func intruder(t *testing.T, from, to cluster, packets []string) (send func()) {
 	t.Helper()
@@ -65,8 +67,8 @@ func intruder(t *testing.T, from, to cluster, packets []string) (send func()) {
 	key := from.kubectl(t, append(tenant, "jsonpath={.data.privateKey}", "secret", "gw-"+to.name)...)
 	peer := from.kubectl(t, append(tenant, "jsonpath={.items[0].spec.publicKey}", "publickeies")...)
 	endpoint := from.kubectl(t, append(tenant, "jsonpath={.items[0].spec.endpoint.addresses[0]}:{.items[0].spec.endpoint.port}", "gatewayclients")...)
-	command := append([]string{from.name, "n1", "--", "sh", "-c", `timeout 1 "$0" "$@" || [ $? = 124 ]`, program,
-		"-key", key, "-peer", peer, "-endpoint", endpoint}, packets...)
+	limit := fmt.Sprint(patience.Limit.Seconds())
+	command := append([]string{from.name, "n1", "--", "timeout", limit, program, "-key", key, "-peer", peer, "-endpoint", endpoint}, packets...)
 	return func() {
 		t.Helper()
 		if out, err := testbed("exec", command...); err != nil {
