@@ -56,7 +56,7 @@ func examples(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it ends with all it has started
 			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s\n%v after: %s", out, err, lastLine(string(out)))
+				fatal(t, "%s\n%v after: %s", out, err, lastLine(string(out)))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -91,7 +92,7 @@ func podsLikeAtHome(t *testing.T) {
 	for i, r := range all {
 		t.Run(r.File, func(t *testing.T) {
 			if outcomes[i].err != nil {
-				t.Errorf("%s: %s", r.Feature, outcomes[i])
+				fatal(t, "%s: %s", r.Feature, outcomes[i])
 			}
 		})
 	}
@@ -100,7 +101,7 @@ func podsLikeAtHome(t *testing.T) {
 	nothingLeft(t)
 }
 
-// outcome is how the check of a row ended, and the end of what it printed.
+// outcome is how the check of a row ended, with the command it typed last, and the end of what it printed.
 type outcome struct {
 	err  error
 	said string
@@ -111,8 +112,11 @@ func (o outcome) String() string {
 	if o.err == nil {
 		return o.took.Round(time.Second / 10).String()
 	}
-	return fmt.Sprintf("%v\n%s", o.err, o.said)
+	return fmt.Sprintf("%s\n%v", o.said, o.err)
 }
+
+// typedLine is how bash prints a command of a check.
+var typedLine = regexp.MustCompile(`(?m)^\++ .*$`)
 
 // try applies a row's manifest and runs its check for at most the given time.
 func try(r podtable.Row, limit time.Duration) outcome {
@@ -129,7 +133,10 @@ rome delete -f - --ignore-not-found --wait=false <<<"$MANIFEST"`)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("not within %s", limit)
+		err = fmt.Errorf("waited %s in vain", limit)
+	}
+	if typed := typedLine.FindAll(out, -1); err != nil && typed != nil {
+		err = fmt.Errorf("%w: %s", err, typed[len(typed)-1])
 	}
 	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
 }
