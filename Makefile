@@ -89,8 +89,9 @@ TIMED = $(sort $(dir $(addprefix ./,$(shell git grep -l '^func TestTimed' -- '*_
 SLOW := internal/law/slow.txt
 SLOW_TESTS = ^($(shell sed -n 's/^[a-z].* \(.*\) .*/\1/p' $(SLOW) | paste -sd'|'))$$
 
-# 'make check' runs internal/law.
-UNIT = $$(go list ./... ./deploy/image/... | grep -v '/internal/law$$')
+# Tests of the test clusters that start some, measure, or send raw packets. 'make check' runs internal/law.
+TESTBED_TESTS := bench|conformance/suite|e2e|images/echo
+UNIT = $$(go list ./... ./deploy/image/... ./testbed/... | grep -vE '/(internal/law|testbed/($(TESTBED_TESTS)|browser|stories))$$')
 # Of these packages none starts an API server, a network namespace, a cluster or a browser.
 FAST = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}} {{.TestGoFiles}} {{.XTestGoFiles}}' $(UNIT) | \
 	grep _test.go | grep -vE 'internal/(apitest|space)' | cut -d' ' -f1)
@@ -99,7 +100,7 @@ test-fast: seed ## packages that need no privileges, API server, cluster or brow
 	$(GO_TEST) -skip '^TestTimed|$(SLOW_TESTS)' $(FAST)
 	cd deploy/release && GOWORK=off $(GO_TEST) ./...
 
-test-unit: ## all packages of the product, and its pages in a browser, side by side
+test-unit: ## all packages but those that start clusters, and the product's pages in a browser, side by side
 	$(SIDE_BY_SIDE) -skip '^TestTimed|$(SLOW_TESTS)' $(UNIT) ./testbed/browser
 	cd deploy/release && GOWORK=off $(GO_TEST) ./...
 
@@ -110,7 +111,7 @@ test-timed: ## tests of packages that assert a time, alone
 	$(GO_TEST) -p 1 -parallel 1 -run '^TestTimed' $(TIMED)
 
 test-testbed: ## the test clusters' own tests
-	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -vE '/(browser|stories)$$')
+	$(GO_TEST) -p 1 $$(go list ./testbed/... | grep -E '/testbed/($(TESTBED_TESTS))$$')
 
 STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 
