@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -228,12 +229,28 @@ func (e *env) cluster(flags access, at side, namespace string) (*cluster, error)
 	}
 	config.QPS = -1 // no limit at the client; the API server has priority and fairness
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(t http.RoundTripper) http.RoundTripper { return persistent{t} })
 	c, err := client.NewWithWatch(config, client.Options{Scheme: e.scheme})
 	if err != nil {
 		return nil, kubeconfigError(err, flags, at)
 	}
 	return &cluster{WithWatch: e.dryRun.rehearse(c), side: at, config: config, namespace: namespace, current: current,
 		flags: flags.quoted, env: e}, nil
+}
+
+// persistent reads up to three times what an API server gives up, with the status 504 after a minute,
+// because it is overloaded. What it writes may have been written, so it is not sent again.
+type persistent struct{ http.RoundTripper }
+
+func (p persistent) RoundTrip(r *http.Request) (*http.Response, error) {
+	for range 2 {
+		answer, err := p.RoundTripper.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusGatewayTimeout || r.Method != http.MethodGet {
+			return answer, err
+		}
+		_ = answer.Body.Close() // it is not read
+	}
+	return p.RoundTripper.RoundTrip(r)
 }
 
 // standardInput is the path of a kubeconfig that is read from standard input.
