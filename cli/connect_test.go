@@ -1,43 +1,62 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package cli_test
 
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
 	"testing"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestOverloadedServersAreReadAgain: a read that an API server gives up is sent again, and what changes something is not.
+// TestOverloadedServersAreReadAgain: a read that an API server gives up twice is sent a third time, and what changes
+// something is sent once.
 func TestOverloadedServersAreReadAgain(t *testing.T) {
-	for _, c := range []struct {
-		method                 string
-		overloaded, want, sent int
-	}{
-		{http.MethodGet, 2, http.StatusOK, 3},
-		{http.MethodGet, 9, http.StatusGatewayTimeout, 3},
-		{http.MethodPost, 9, http.StatusGatewayTimeout, 1},
-		{http.MethodGet, 0, http.StatusOK, 1},
-	} {
-		sent := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if sent++; sent <= c.overloaded {
-				w.WriteHeader(http.StatusGatewayTimeout)
-			}
-		}))
-		request, err := http.NewRequestWithContext(t.Context(), c.method, server.URL, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
+	t.Parallel()
+	s := newSession(t, "rome")
+	s.apply(t, "rome", ofCluster("rome", "milan", "1"))
+	transport, err := rest.TransportFor(s.clusters["rome"].Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(s.clusters["rome"].Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mutex sync.Mutex
+	sent := map[string]int{}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mutex.Lock()
+		sent[r.Method+" "+r.URL.Path]++
+		n := sent[r.Method+" "+r.URL.Path]
+		mutex.Unlock()
+		if n < 3 && strings.Contains(r.URL.Path, "/namespaces/") {
+			w.WriteHeader(http.StatusGatewayTimeout)
+			return
 		}
-		answer, err := persistent{http.DefaultTransport}.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(busy.Close)
+	s.kubeconfig(t, "busy", &clientcmdapi.Cluster{Server: busy.URL}, &clientcmdapi.AuthInfo{})
+	said := s.liqoctl(t, strings.Fields("liqoctl create nonce --remote-cluster-id milan --kubeconfig $DIR/busy"))
+	mutex.Lock()
+	defer mutex.Unlock()
+	writes := 0
+	for request, n := range sent {
+		if !strings.HasPrefix(request, http.MethodGet) {
+			writes += n
 		}
-		answer.Body.Close()
-		server.Close()
-		if answer.StatusCode != c.want || sent != c.sent {
-			t.Errorf("%s of a server that gives up %d times: %d after %d requests", c.method, c.overloaded, answer.StatusCode, sent)
-		}
+	}
+	if sent["GET /api/v1/namespaces/liqo/configmaps/liqo-clusterid-configmap"] != 3 || writes != 1 {
+		t.Errorf("sent are %v:\n%s", sent, said)
 	}
 }
