@@ -23,7 +23,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun/tuntest"
 )
 
-// pause is between two rounds, of which there are rounds.
+// The intruder sends its packets in rounds, with a pause after each.
 const (
 	pause  = 100 * time.Millisecond
 	rounds = 10

@@ -35,7 +35,7 @@ func isFormer(p corev1.ServicePort) bool {
 
 // keepNodePorts gives a Service that was deleted, or will be by the time it is applied, the node ports
 // that clients know. If they know others, it adds a port for each, for formerFor. It returns how long
-// such ports stay; 0 = there are none.
+// such ports stay, and 0 if it adds none.
 //
 //	asked for   status.endpoint   node ports of the Service
 //	any         30742             30742
