@@ -101,7 +101,8 @@ func podsLikeAtHome(t *testing.T) {
 	nothingLeft(t)
 }
 
-// outcome is how the check of a row ended, with the command it typed last, and the end of what it printed.
+// outcome is how the check of a row ended, with the command it typed last, the end of what it printed, and after a wait in
+// vain what there is in its namespace.
 type outcome struct {
 	err  error
 	said string
@@ -132,11 +133,13 @@ rome delete -f - --ignore-not-found --wait=false <<<"$MANIFEST"`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it ends with all it has started
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
+	here := ""
 	if ctx.Err() != nil {
 		err = fmt.Errorf("waited %s in vain", limit)
+		here, _ = rome.ask("-n", r.Namespace(), "get", "pods,pvc,events", "-o", "wide") // its error is printed in its place
 	}
 	if typed := typedLine.FindAll(out, -1); err != nil && typed != nil {
 		err = fmt.Errorf("%w: %s", err, typed[len(typed)-1])
 	}
-	return outcome{err: err, said: string(out[max(0, len(out)-3000):]), took: time.Since(began)}
+	return outcome{err: err, said: string(out[max(0, len(out)-3000):]) + here, took: time.Since(began)}
 }
