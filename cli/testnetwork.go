@@ -39,8 +39,6 @@ type testOptions struct {
 }
 
 const (
-	// removeTimeout bounds the removal, which also happens after a timeout of the command.
-	removeTimeout = 3 * time.Minute
 	// endpointsTimeout bounds the wait for endpoints of other clusters: if one of them cannot be
 	// reached, the paths to the others are still tested.
 	endpointsTimeout = 45 * time.Second
@@ -110,7 +108,7 @@ func (e *env) testNetwork(cmd *cobra.Command, o *testOptions) error {
 	}
 	// This happens also after an interrupt. A second one ends liqoctl, and the next run continues
 	// the removal.
-	last, done := e.newScript(context.WithoutCancel(cmd.Context()), removeTimeout)
+	last, done := e.newScript(context.WithoutCancel(cmd.Context()), s.timeout)
 	defer done()
 	t.script = last
 	if failed := t.remove(); err == nil {
