@@ -343,10 +343,11 @@ func (c *cluster) storedID(ctx context.Context) (*corev1.ConfigMap, error) {
 	}
 }
 
-// unreachable returns in one line why the first request failed.
+// unreachable returns in one line why the first request failed. The statuses from 500 on come from an
+// overloaded API server, or from a load balancer before servers that do not run.
 func (c *cluster) unreachable(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) {
+	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
 		return hint(fmt.Errorf("the %scluster refuses: %w", c.side.clusterPrefix(), err), "check the user of %s",
 			strings.Join(c.flags, " and "))
 	}

@@ -60,3 +60,19 @@ func TestOverloadedServersAreReadAgain(t *testing.T) {
 		t.Errorf("sent are %v:\n%s", sent, said)
 	}
 }
+
+// TestServersThatDoNotRunAreNoRefusal: a load balancer before API servers that do not run answers with 503, and users
+// are not sent to check their permissions.
+func TestServersThatDoNotRunAreNoRefusal(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, "rome")
+	balancer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(balancer.Close)
+	s.kubeconfig(t, "balanced", &clientcmdapi.Cluster{Server: balancer.URL}, &clientcmdapi.AuthInfo{})
+	said := s.liqoctl(t, strings.Fields("liqoctl info --kubeconfig $DIR/balanced"))
+	if !strings.Contains(said, "cannot reach the cluster at "+balancer.URL) || strings.Contains(said, "user") {
+		t.Error(said)
+	}
+}
