@@ -4,6 +4,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -102,7 +103,18 @@ func TestAttackPodAsksForMore(t *testing.T) {
 	}}}}
 	class := guest()
 	class.Spec.Pod.RuntimeClassName = new("privileged")
-	for says, root := range map[string]*offloadingv1beta1.ShadowPod{"projected.podCertificate": certificate, `runtime class "privileged"`: class} {
+	newer := func(volume string) *offloadingv1beta1.ShadowPod {
+		root := guest()
+		if err := json.Unmarshal([]byte(volume), &root.Spec.Pod.Volumes); err != nil {
+			t.Fatal(err)
+		}
+		return root
+	}
+	for says, root := range map[string]*offloadingv1beta1.ShadowPod{
+		"projected.podCertificate": certificate, `runtime class "privileged"`: class,
+		`volume "disk" is of a kind that Liqo does not know`:  newer(`[{"name": "disk", "kindOfNextYear": {}}]`),
+		`volume "files" is of a kind that Liqo does not know`: newer(`[{"name": "files", "projected": {"sources": [{"configMap": {"name": "a"}}, {"sourceOfNextYear": {}}]}}]`),
+	} {
 		if p := planned(root, plan.GuestPods{}); len(p.Objects) > 0 || !strings.Contains(p.Message, says) {
 			t.Errorf("%s: %+v", says, p.Verdict)
 		}

@@ -94,6 +94,10 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
 	}
 	spec := &root.Spec.Pod
+	if name := unknownVolume(spec.Volumes); name != "" {
+		return fmt.Sprintf("volume %q is of a kind that Liqo does not know, here or in the consumer's cluster; "+
+			"upgrade the older one, or make the pod without it", name)
+	}
 	fields, volumes := used(spec)
 	for _, field := range fields {
 		if !slices.Contains(guestFields, field) && !slices.Contains(g.Fields, field) {
@@ -179,6 +183,18 @@ func used(spec *corev1.PodSpec) (fields, volumes []string) {
 		}
 	}
 	return fields, volumes
+}
+
+// unknownVolume returns the name of a volume whose kind, or one of whose projected sources, was lost on
+// the way because a type has no field for it; empty = none. The API server would make it an emptyDir.
+func unknownVolume(volumes []corev1.Volume) string {
+	for _, v := range volumes {
+		if v.VolumeSource == (corev1.VolumeSource{}) ||
+			v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{}) {
+			return v.Name
+		}
+	}
+	return ""
 }
 
 // foreign returns the labels and annotations of a ShadowPod that its pod must not get, because

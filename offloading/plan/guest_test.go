@@ -25,7 +25,8 @@ func TestRefusedFieldsAndVolumes(t *testing.T) {
 		}}}
 	}
 	volume := func(source corev1.VolumeSource) corev1.PodSpec {
-		return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "a"}, {Name: "b", VolumeSource: source}}}
+		scratch := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		return corev1.PodSpec{Volumes: []corev1.Volume{{Name: "a", VolumeSource: scratch}, {Name: "b", VolumeSource: source}}}
 	}
 	for refused, spec := range map[string]corev1.PodSpec{
 		"": {
