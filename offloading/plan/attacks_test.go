@@ -60,6 +60,9 @@ func TestAttackPodAsksForMore(t *testing.T) {
 			continue
 		}
 		something(field)
+		for i := range root.Spec.Pod.Volumes {
+			root.Spec.Pod.Volumes[i].EmptyDir = &corev1.EmptyDirVolumeSource{} // one of no kind is refused
+		}
 		p := planned(root, plan.GuestPods{RuntimeClasses: []string{"x"}})
 		granted[name] = len(p.Objects) == 1
 		if granted[name] {
@@ -113,6 +116,7 @@ func TestAttackPodAsksForMore(t *testing.T) {
 	for says, root := range map[string]*offloadingv1beta1.ShadowPod{
 		"projected.podCertificate": certificate, `runtime class "privileged"`: class,
 		`volume "disk" is of a kind that Liqo does not know`:  newer(`[{"name": "disk", "kindOfNextYear": {}}]`),
+		`volume "" is of a kind that Liqo does not know`:      newer(`[{"kindOfNextYear": {}}]`),
 		`volume "files" is of a kind that Liqo does not know`: newer(`[{"name": "files", "projected": {"sources": [{"configMap": {"name": "a"}}, {"sourceOfNextYear": {}}]}}]`),
 	} {
 		if p := planned(root, plan.GuestPods{}); len(p.Objects) > 0 || !strings.Contains(p.Message, says) {

@@ -94,9 +94,9 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
 	}
 	spec := &root.Spec.Pod
-	if name := unknownVolume(spec.Volumes); name != "" {
+	if i := slices.IndexFunc(spec.Volumes, unknown); i >= 0 {
 		return fmt.Sprintf("volume %q is of a kind that Liqo does not know, here or in the consumer's cluster; "+
-			"upgrade the older one, or make the pod without it", name)
+			"upgrade the older one, or make the pod without it", spec.Volumes[i].Name)
 	}
 	fields, volumes := used(spec)
 	for _, field := range fields {
@@ -185,16 +185,11 @@ func used(spec *corev1.PodSpec) (fields, volumes []string) {
 	return fields, volumes
 }
 
-// unknownVolume returns the name of a volume whose kind, or one of whose projected sources, was lost on
-// the way because a type has no field for it; empty = none. The API server would make it an emptyDir.
-func unknownVolume(volumes []corev1.Volume) string {
-	for _, v := range volumes {
-		if v.VolumeSource == (corev1.VolumeSource{}) ||
-			v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{}) {
-			return v.Name
-		}
-	}
-	return ""
+// unknown reports whether the kind of a volume, or one of its projected sources, was lost on the way
+// because a type has no field for it. The API server would make an emptyDir of it.
+func unknown(v corev1.Volume) bool {
+	return v.VolumeSource == (corev1.VolumeSource{}) ||
+		v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{})
 }
 
 // foreign returns the labels and annotations of a ShadowPod that its pod must not get, because
