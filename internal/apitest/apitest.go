@@ -54,6 +54,8 @@ type Server struct {
 
 	kill    func()
 	stopped bool
+	// log is the path of the log of kube-apiserver, which goes on over all its tests.
+	log string
 	// caKey is the PEM key of the authority that signs for clients and for the server itself.
 	caKey []byte
 	state state
@@ -73,7 +75,8 @@ func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 }
 
 // Start returns a server with only the CRDs installed, for use until the test ends. It fails the
-// test if the binaries are missing or the server does not start.
+// test if the binaries are missing or the server does not start. A test that fails prints the last
+// lines that the server wrote meanwhile.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -85,7 +88,11 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatalf("start API server: %v", err)
 	}
+	begin := len(s.logged(0))
 	t.Cleanup(func() {
+		if text := ending(s.logged(begin)); t.Failed() && text != "" {
+			t.Logf("kube-apiserver at %s:\n%s", s.Config.Host, text)
+		}
 		if err := give(s); err != nil {
 			t.Logf("reset API server: %v", err)
 		}
@@ -163,7 +170,7 @@ func start(ctx context.Context, present *installation) (_ *Server, err error) {
 			kill()
 		}
 	}()
-	s := &Server{kill: kill, caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
+	s := &Server{kill: kill, log: logFile(dir, "kube-apiserver"), caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
 		// The client of a test has no rate limit.
@@ -313,12 +320,23 @@ func waitReady(ctx context.Context, config *rest.Config, dir string) error {
 	return nil
 }
 
-// tail returns the end of a log, for a test that failed.
+// logged returns what the server has written, without what it had written up to an offset.
+func (s *Server) logged(begin int) string {
+	b, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[min(begin, len(b)):])
+}
+
+// tail returns the end of a log, for a server that did not start.
 func tail(dir, name string) string {
-	const length = 2000
 	b, err := os.ReadFile(logFile(dir, name))
 	if err != nil {
 		return err.Error()
 	}
-	return string(b[max(0, len(b)-length):])
+	return ending(string(b))
 }
+
+// ending returns the last 4000 bytes of a text, the last twenty lines or so.
+func ending(text string) string { return text[max(0, len(text)-4000):] }

@@ -31,7 +31,7 @@ const lenderLimit = patience.Limit + time.Minute
 // server by closing its half of the connection, and stops the server by writing a byte. The lender
 // then closes the connection.
 type offer struct {
-	Host, Etcd           string
+	Host, Etcd, Log      string
 	CA, CAKey, Cert, Key []byte
 	Error                string `json:",omitempty"`
 }
@@ -91,7 +91,7 @@ func lend(conn net.Conn) {
 	}
 	tls := s.Config.TLSClientConfig
 	_ = json.NewEncoder(conn).Encode(offer{
-		Host: s.Config.Host, Etcd: s.state.etcd, CA: tls.CAData, CAKey: s.caKey, Cert: tls.CertData, Key: tls.KeyData,
+		Host: s.Config.Host, Etcd: s.state.etcd, Log: s.log, CA: tls.CAData, CAKey: s.caKey, Cert: tls.CertData, Key: tls.KeyData,
 	})
 	if n, _ := conn.Read(make([]byte, 1)); n > 0 {
 		s.Stop()
@@ -121,6 +121,7 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	}
 	return &Server{
 		lease: conn,
+		log:   o.Log,
 		caKey: o.CAKey,
 		state: state{etcd: o.Etcd},
 		Config: &rest.Config{

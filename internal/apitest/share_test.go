@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func TestProcessesShareServers(t *testing.T) {
 	s, c := next()
 	first := s.Config.Host
 	mark(c)
+	if text := s.logged(0); !strings.Contains(text, "Serving securely") {
+		t.Errorf("the log of a shared server is %q", text)
+	}
 	if err := give(s); err != nil {
 		t.Fatal(err)
 	}
