@@ -744,8 +744,15 @@ func (k cluster) isAnEndpoint(t *testing.T, pod *corev1.Pod) {
 		})
 	}
 	leads(0)
+	bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+	if err := k.SubResource("binding").Create(t.Context(), pod, bind); err != nil {
+		t.Fatal(err)
+	}
 	k.says(t, pod, func() { pod.Status.PodIP, pod.Status.PodIPs = "10.20.0.5", []corev1.PodIP{{IP: "10.20.0.5"}} })
 	leads(1)
+	if node := slice.Endpoints[0].NodeName; node == nil || *node != "n1" {
+		t.Errorf("the endpoint is on %v", node)
+	}
 	k.says(t, pod, func() { pod.Status.PodIP, pod.Status.PodIPs = "10.20.0.6", []corev1.PodIP{{IP: "10.20.0.6"}} })
 	leads(0)
 }

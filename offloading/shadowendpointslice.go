@@ -88,7 +88,7 @@ func gatherShadowEndpointSlice(
 	if in.Own, err = ownAddresses(ctx, r, o.Kubelet.LiqoNamespace); err != nil {
 		return in, err
 	}
-	in.Pods, err = ofPods(ctx, r, in.Origin, plan.ProviderAddresses(root))
+	in.Pods, err = nodesOf(ctx, r, in.Origin, plan.ProviderAddresses(root))
 	return in, err
 }
 
@@ -119,10 +119,10 @@ func texts(addresses []netip.Addr) (out []string) {
 	return out
 }
 
-// ofPods reports for each address whether a pod of the consumer has it in this cluster.
-func ofPods(
+// nodesOf returns the nodes of the consumer's pods in this cluster that have one of the addresses.
+func nodesOf(
 	ctx context.Context, r client.Reader, consumer string, addresses []netip.Addr,
-) (map[netip.Addr]bool, error) {
+) (map[netip.Addr]string, error) {
 	if len(addresses) == 0 {
 		return nil, nil
 	}
@@ -130,14 +130,18 @@ func ofPods(
 	if err != nil {
 		return nil, err
 	}
-	out := map[netip.Addr]bool{}
+	out := map[netip.Addr]string{}
 	for _, address := range addresses {
 		var pods corev1.PodList
 		at := client.MatchingFields{fieldPodAddress: address.String()}
 		if err := r.List(ctx, &pods, at, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list pods with address %s: %w", address, err)
 		}
-		out[address] = slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return namespaces[pod.Namespace] })
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; namespaces[pod.Namespace] {
+				out[address] = pod.Spec.NodeName
+			}
+		}
 	}
 	return out, nil
 }

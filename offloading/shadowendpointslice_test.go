@@ -74,13 +74,13 @@ func TestAttackSlicesThatFollowPods(t *testing.T) {
 		for _, text := range named {
 			addresses = append(addresses, netip.MustParseAddr(text))
 		}
-		found, err := ofPods(t.Context(), r, consumer, addresses)
+		found, err := nodesOf(t.Context(), r, consumer, addresses)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, address := range addresses {
-			if found[address] {
+			if found[address] == "node-2" {
 				got = append(got, address.String())
 			}
 		}
@@ -138,7 +138,7 @@ func (p provider) pod(namespace, name, managedBy string, addresses ...string) *c
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	pod.Labels = map[string]string{api.LabelManagedBy: managedBy}
-	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "image"}}
+	pod.Spec = corev1.PodSpec{NodeName: "node-2", Containers: []corev1.Container{{Name: "c", Image: "image"}}}
 	c := p.create(pod)
 	for _, address := range addresses {
 		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: address})

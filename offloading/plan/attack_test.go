@@ -78,16 +78,17 @@ func TestAttackEndpointsOfOtherPods(t *testing.T) {
 		`[{"addresses": ["10.10.0.8"]}]`:                                                nil,
 		`[{"addresses": ["10.10.0.7", "10.10.0.8"]}]`:                                   nil,
 		`[{"addresses": ["192.0.2.10"]}, {"addresses": ["node-1"]}]`:                    nil,
+		`[{"addresses": []}, {"addresses": ["10.10.0.7"]}]`:                             {"10.10.0.7"},
 		`[{"addresses": ["10.10.0.7"], "nodeName": "n", "targetRef": {"kind": "Pod"}}]`: {"10.10.0.7"},
 	} {
 		root.Annotations = map[string]string{api.AnnotationProviderEndpoints: list}
 		p := plan.ShadowEndpointSlice(plan.ShadowEndpointSliceInput{
-			Root: root, Origin: "milan", Pods: map[netip.Addr]bool{netip.MustParseAddr("10.10.0.7"): true},
+			Root: root, Origin: "milan", Pods: map[netip.Addr]string{netip.MustParseAddr("10.10.0.7"): "node-2"},
 		})
 		var got []string
 		for _, endpoint := range p.Objects[0].(*discoveryv1.EndpointSlice).Endpoints {
 			got = append(got, endpoint.Addresses...)
-			if endpoint.NodeName != nil || endpoint.TargetRef != nil {
+			if *endpoint.NodeName != "node-2" || endpoint.TargetRef != nil {
 				t.Errorf("%s: node and pod are taken from the consumer", list)
 			}
 		}

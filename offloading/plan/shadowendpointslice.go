@@ -36,8 +36,9 @@ type ShadowEndpointSliceInput struct {
 	Networked bool
 	// Own holds the addresses of this cluster's nodes and Services.
 	Own networkingv1beta1.Ranges
-	// Pods says which of ProviderAddresses, at least, are of the consumer's pods in this cluster.
-	Pods map[netip.Addr]bool
+	// Pods holds the nodes of the consumer's pods in this cluster by their addresses, of
+	// ProviderAddresses at least.
+	Pods map[netip.Addr]string
 }
 
 // ShadowEndpointSlice plans the endpoint slice of a ShadowEndpointSlice, with remapped addresses.
@@ -125,7 +126,9 @@ func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here [
 	return data, here, nil
 }
 
-// addLocal adds the endpoints in this cluster that are pods of the consumer.
+// addLocal adds the endpoints in this cluster that are pods of the consumer, with their nodes: a pod
+// reaches itself through a Service only so from Kubernetes 1.37 on, and Services whose traffic
+// stays on a node lead nowhere otherwise.
 func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv1.EndpointSlice,
 	here []discoveryv1.Endpoint) {
 	for _, e := range here {
@@ -135,8 +138,13 @@ func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv
 				in.Origin).Verdict
 			continue
 		}
-		e = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname}
-		slice.Endpoints = append(slice.Endpoints, e)
+		if len(e.Addresses) == 0 {
+			continue // the API server would refuse the slice
+		}
+		node := in.Pods[netip.MustParseAddr(e.Addresses[0])]
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname, NodeName: &node,
+		})
 	}
 }
 
@@ -162,7 +170,7 @@ func ProviderAddresses(root *offloadingv1beta1.ShadowEndpointSlice) []netip.Addr
 // isForeign reports whether an address is not of a pod of the consumer in this cluster.
 func (in ShadowEndpointSliceInput) isForeign(text string) bool {
 	address, err := netip.ParseAddr(text)
-	return err != nil || !in.Pods[address]
+	return err != nil || in.Pods[address] == ""
 }
 
 // configured reports whether there is a Configuration for the consumer.

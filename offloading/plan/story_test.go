@@ -155,9 +155,9 @@ func shadowEndpointSliceInput(root *offloadingv1beta1.ShadowEndpointSlice, rest 
 	for _, c := range story.Values[*networkingv1beta1.Connection](rest) {
 		in.Down = in.Down || c.Status.Value != networkingv1beta1.Connected
 	}
-	in.Pods = map[netip.Addr]bool{}
+	in.Pods = map[netip.Addr]string{}
 	for _, p := range story.Values[*corev1.Pod](rest) {
-		in.Pods[netip.MustParseAddr(p.Status.PodIP)] = true
+		in.Pods[netip.MustParseAddr(p.Status.PodIP)] = p.Spec.NodeName
 	}
 	return in
 }
