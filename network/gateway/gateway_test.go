@@ -724,13 +724,16 @@ const planned = 1500 * time.Millisecond
 type expected struct {
 	// traffic does f and expects traffic from a pod of w to come back, after at most a time.
 	traffic func(w *world, t *testing.T, to, claim string, most time.Duration, f func())
+	// moved waits until a new server has the nodes of w, and in time the client as well: before kube-proxy leads
+	// to it, for which a server that was told to end stands in for two seconds only.
+	moved func(w *world, t *testing.T, server, to string)
 	// end is the time within which a gateway ends that is told to and that another follows.
 	end time.Duration
 }
 
 var (
-	atAll  = expected{traffic: (*world).comesBack, end: patience.Limit}
-	inTime = expected{traffic: (*world).passes, end: 5 * time.Second}
+	atAll  = expected{traffic: (*world).comesBack, moved: (*world).isLed, end: patience.Limit}
+	inTime = expected{traffic: (*world).passes, moved: (*world).reachesBy, end: 5 * time.Second}
 )
 
 // passes expects traffic to come back soon after what f does, the machine's own gap beside it not counted.
@@ -927,23 +930,29 @@ func overTCPHandOver(t *testing.T, expected expected) {
 	expected.traffic(a, t, to, "the server is told to end", planned, func() {
 		servers[0].tell()
 		a.name(t, "10.10.1.7")
-		a.reachesBy(t, "10.10.1.7", to)
+		expected.moved(a, t, "10.10.1.7", to)
 		a.publish("10.10.1.7")
 	})
 	servers[0].ended(t, expected.end)
 	b.waitFor(t, netv1beta1.Connected)
 }
 
-// reachesBy waits until nodes are led to a new server and pods reach the peer's by it, before kube-proxy leads there.
-func (w *world) reachesBy(t *testing.T, server, to string) {
+// isLed waits until nodes are led to a new server.
+func (w *world) isLed(t *testing.T, server, _ string) {
 	t.Helper()
-	space.Eventually(t, "pod to pod by the new server, before kube-proxy leads to it", func() error {
+	space.Eventually(t, "nodes that are led to the new server", func() error {
 		if led := w.Node.Run("", "bridge", "fdb", "show", "dev", api.OverlayInterface); !strings.Contains(led, "dst "+server) {
 			return fmt.Errorf("nodes are led elsewhere: %s", led)
 		}
-		_, err := w.Pod.Asks("udp", "", to, 10)
-		return err
+		return nil
 	})
+}
+
+// reachesBy waits until nodes are led to a new server and pods reach the peer's by it, before kube-proxy leads there.
+func (w *world) reachesBy(t *testing.T, server, to string) {
+	t.Helper()
+	w.isLed(t, server, to)
+	w.reaches(t, to, "by the new server, before kube-proxy leads to it")
 }
 
 // ready waits until the gateway in a pod says so to the kubelet.

@@ -137,7 +137,7 @@ func (w *world) replacesServer(t *testing.T, peer *world, server process, to str
 	expected.traffic(w, t, to, "the server is told to end", planned, func() {
 		server.tell()
 		w.name(t, "10.10.1.7")
-		w.reachesBy(t, "10.10.1.7", to)
+		expected.moved(w, t, "10.10.1.7", to)
 		w.publish("10.10.1.7")
 	})
 }
