@@ -90,8 +90,8 @@ func Start(t testing.TB) *Server {
 	}
 	begin := len(s.logged(0))
 	t.Cleanup(func() {
-		if text := ending(s.logged(begin)); t.Failed() && text != "" {
-			t.Logf("kube-apiserver at %s:\n%s", s.Config.Host, text)
+		if t.Failed() {
+			t.Logf("kube-apiserver at %s wrote last:\n%s", s.Config.Host, ending(s.logged(begin)))
 		}
 		if err := give(s); err != nil {
 			t.Logf("reset API server: %v", err)

@@ -127,8 +127,8 @@ func (in ShadowEndpointSliceInput) annotated() (data map[string][]string, here [
 }
 
 // addLocal adds the endpoints in this cluster that are pods of the consumer, with their nodes: a pod
-// reaches itself through a Service only so from Kubernetes 1.37 on, and Services whose traffic
-// stays on a node lead nowhere otherwise.
+// reaches itself through a Service only so from Kubernetes 1.37 on, and kube-proxy takes endpoints
+// without a node for those of other nodes (internalTrafficPolicy).
 func (in ShadowEndpointSliceInput) addLocal(out *desired.Plan, slice *discoveryv1.EndpointSlice,
 	here []discoveryv1.Endpoint) {
 	for _, e := range here {
