@@ -157,29 +157,27 @@ func (h *Handover) ask(d *decider) {
 }
 
 const (
-	// leaveWithin bounds the time until an ending gateway exits; the pod's grace period, if
-	// shorter, ends it before.
+	// leaveWithin bounds the time until an ending gateway is no longer needed. It is below the 30 s
+	// that pods have by default, so that one look at the kernel follows.
 	leaveWithin = 25 * time.Second
 	// lookWithin bounds the wait for a look at the kernel, which takes some 20 ms.
 	lookWithin = time.Second
-	// lastLookWithin bounds the wait for the last look, which a busy machine begins late. Together
-	// with leaveWithin it is below the 30 s that pods have by default.
-	lastLookWithin = 4 * time.Second
 )
 
 // Ending holds how far a process is that was told to end.
 type Ending struct {
 	// Told reports that the process was told to end.
 	Told bool
-	// Until is the end of its wait for the kernel; zero = the process is still needed.
-	Until time.Time
+	// Unneeded reports that only its last look at the kernel is waited for. A busy machine may take
+	// seconds for it, and the pod's grace period ends the wait.
+	Unneeded bool
 }
 
 // decide lets a process that was told to end go on while traffic passes here: it has the tunnel or
 // hands it over, or no other replica holds the lease yet. Afterwards rules that redirect to its
 // sockets are removed.
 func (e *Ending) decide(d *decider) {
-	if d.in.Stop.IsZero() || !e.Until.IsZero() {
+	if d.in.Stop.IsZero() || e.Unneeded {
 		return
 	}
 	if !e.Told {
@@ -192,12 +190,12 @@ func (e *Ending) decide(d *decider) {
 	if needed && !d.due(d.in.Stop.Add(leaveWithin)) {
 		return
 	}
-	d.Handover.Relays, e.Until = nil, d.now.Add(lastLookWithin)
+	d.Handover.Relays, e.Unneeded = nil, true
 }
 
 // end ends the process after a look at the kernel.
 func (e *Ending) end(d *decider) {
-	if !e.Until.IsZero() && (d.in.Looked == d.Revision || d.due(e.Until)) {
+	if e.Unneeded && d.in.Looked == d.Revision {
 		d.act(End{})
 	}
 }
