@@ -75,7 +75,7 @@ test: seed testbed-build image test-unit test-first ## what most changes can bre
 
 test-rest: seed testbed-build image test-slow test-timed test-testbed test-stories ## what 'make test' leaves out
 
-test-all: check test test-rest ## all tests
+test-all: seed check test test-rest ## all tests
 
 # 'make check' vets all packages; vet as part of go test analyses all dependencies once more (100 s of CPU).
 GO_TEST ?= go test -count=1 -timeout 60m -vet=off

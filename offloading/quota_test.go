@@ -5,6 +5,7 @@ package offloading_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -98,10 +99,12 @@ func (k cluster) pods(t *testing.T) int {
 // insist creates a ShadowPod until it is accepted or the quota refuses it; while the controller
 // restarts, requests fail.
 func insist(ctx context.Context, c client.Client, name string) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience.Limit, true, func(ctx context.Context) (bool, error) {
 		p := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "demo-turin", Labels: map[string]string{api.LabelOrigin: "turin"}}}
 		p.Spec.Pod = container("1")
 		err := c.Create(ctx, p)
+		last = err
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err), strings.Contains(err.Error(), "quota usage exceeded"):
 			return true, nil
@@ -110,4 +113,8 @@ func insist(ctx context.Context, c client.Client, name string) error {
 		}
 		return false, err
 	})
+	if wait.Interrupted(err) {
+		return errors.New(patience.GaveUp("an answer to a new pod", last))
+	}
+	return err
 }

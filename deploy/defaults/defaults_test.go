@@ -5,6 +5,7 @@ package defaults_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,6 +164,6 @@ func wait(t *testing.T, c client.WithWatch, list client.ObjectList, done func(aw
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	if err := await.Until(ctx, c, list, done, client.InNamespace(api.Namespace)); err != nil {
-		t.Fatalf("gave up after %s: waited for objects of %T, last are\n%+v\n%v", patience.Limit, list, list, err)
+		t.Fatal(patience.GaveUp(fmt.Sprintf("objects of %T", list), fmt.Sprintf("%+v\n%v", list, err)))
 	}
 }

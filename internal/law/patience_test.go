@@ -39,12 +39,12 @@ var waits = map[string]int{"context.WithTimeout": 1, "time.After": 0, "time.NewT
 // deadlines match calls with the end of a wait, such as time.Now().Add(limit).
 var deadlines = regexp.MustCompile(`^(\w+\.)?(Set\w*Deadline|WithDeadline)$`)
 
-// impatient returns the names of functions that wait for a literal time below patience.Limit.
+// impatient returns the names of functions that wait for a constant time below patience.Limit.
 func (p *packageTimes) impatient() map[string]bool {
 	found := map[string]bool{}
 	p.each(func(name string, n ast.Node, _ func(ast.Node) bool) {
 		if call, ok := n.(*ast.CallExpr); ok {
-			if limit := literal(limitOf(call)); limit > 0 && limit < patience.Limit {
+			if limit := p.literal(limitOf(call)); limit > 0 && limit < patience.Limit {
 				found[name] = true
 			}
 		}
@@ -66,15 +66,19 @@ func limitOf(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// literal returns a duration that is written out, such as 3*time.Second, and 0 for others.
-func literal(e ast.Expr) time.Duration {
+// literal returns a duration that is written out, such as 3*time.Second, or a constant of one, and 0 for others.
+func (p *packageTimes) literal(e ast.Expr) time.Duration {
 	switch e := e.(type) {
+	case *ast.Ident:
+		if values := p.constants[e.Name]; len(values) == 1 {
+			return p.literal(values[0])
+		}
 	case *ast.SelectorExpr:
 		return map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}[e.Sel.Name]
 	case *ast.BinaryExpr:
 		if n, ok := e.X.(*ast.BasicLit); ok {
 			count, _ := strconv.Atoi(n.Value)
-			return time.Duration(count) * literal(e.Y)
+			return time.Duration(count) * p.literal(e.Y)
 		}
 	}
 	return 0

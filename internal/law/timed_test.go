@@ -85,13 +85,25 @@ var untimed = regexp.MustCompile(`^(Fuzz|Test([^T]|T[^i]|Ti[^m]|Tim[^e]|Time[^d]
 // packageTimes holds the top-level declarations of a package's tests by their names. Methods of one
 // name count as one.
 type packageTimes struct {
-	bodies  map[string][]ast.Node
-	sources map[string]bool // functions that return elapsed time
+	bodies    map[string][]ast.Node
+	sources   map[string]bool       // functions that return elapsed time
+	constants map[string][]ast.Expr // also those of functions
 }
 
 func newPackageTimes(files []*source) *packageTimes {
-	p := &packageTimes{bodies: map[string][]ast.Node{}, sources: map[string]bool{}}
+	p := &packageTimes{bodies: map[string][]ast.Node{}, sources: map[string]bool{}, constants: map[string][]ast.Expr{}}
 	for _, file := range files {
+		ast.Inspect(file.File, func(n ast.Node) bool {
+			if d, ok := n.(*ast.GenDecl); ok && d.Tok == token.CONST {
+				for _, spec := range d.Specs {
+					v := spec.(*ast.ValueSpec)
+					for i, value := range v.Values {
+						p.constants[v.Names[i].Name] = append(p.constants[v.Names[i].Name], value)
+					}
+				}
+			}
+			return true
+		})
 		for _, d := range file.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:

@@ -251,9 +251,9 @@ func TestServersHandOver(t *testing.T) {
 	}
 }
 
-// TestAnEndIsNotWaitedForForEver: also a gateway that nobody follows ends after 25 s, once the kernel has no rule that
-// leads to its sockets.
-func TestAnEndIsNotWaitedForForEver(t *testing.T) {
+// TestAnEndWaitsForTheLastLook: a gateway that nobody follows is not needed after 25 s, and ends once the kernel has no
+// rule that leads to its sockets.
+func TestAnEndWaitsForTheLastLook(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []time.Duration{0, 7 * time.Second} {
 		g := simulate(t, true, 1)
