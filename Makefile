@@ -17,7 +17,7 @@ export GOFLAGS     := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 build check generate: export GOGC := 400
 
 # Build-time tools have fixed versions, here or in lint/go.mod. None enters the product's go.mod.
-CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.20.1
+CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0
 
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed

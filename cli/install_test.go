@@ -87,29 +87,40 @@ func TestReleaseOfTheOriginal(t *testing.T) {
 func TestNewerKinds(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, "rome")
-	c, crd := s.client(t, "rome"), &unstructured.Unstructured{}
-	crd.SetAPIVersion("apiextensions.k8s.io/v1")
-	crd.SetKind("CustomResourceDefinition")
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "ips.ipam.liqo.io"}, crd); err != nil {
-		t.Fatal(err)
-	}
-	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := strings.Split("schema.openAPIV3Schema.properties.spec.properties.later", ".")
-	if err := unstructured.SetNestedField(versions[0].(map[string]any), map[string]any{"type": "string"}, path...); err != nil {
-		t.Fatal(err)
-	}
-	if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Update(t.Context(), crd); err != nil {
-		t.Fatal(err)
+	c := s.client(t, "rome")
+	add := func(kind, path string) {
+		crd := &unstructured.Unstructured{}
+		crd.SetAPIVersion("apiextensions.k8s.io/v1")
+		crd.SetKind("CustomResourceDefinition")
+		if err := c.Get(t.Context(), client.ObjectKey{Name: kind}, crd); err != nil {
+			t.Fatal(err)
+		}
+		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := []string{"schema", "openAPIV3Schema"}
+		for _, name := range strings.Split(path, ".") {
+			fields = append(fields, "properties", name)
+		}
+		if err := unstructured.SetNestedField(versions[0].(map[string]any), map[string]any{"type": "string"}, fields...); err != nil {
+			t.Fatal(err)
+		}
+		if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Update(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
 	}
 	install := "liqoctl install --kubeconfig $DIR/rome --pod-cidr 10.10.0.0/16 --service-cidr 10.96.0.0/16 --api-server-url https://203.0.113.7:6443 --dry-run"
 	refused := " ERRO   kind ips.ipam.liqo.io in the cluster is newer than that of version v0.1.0, which has no field spec.later; " +
 		"install the version of the cluster's kinds or a newer one, or use --skip-validation to lose this\n[1]\n"
+	add("virtualnodes.offloading.liqo.io", "spec.template.spec.template.spec.workloadRef") // of Kubernetes 1.35
+	if output := s.liqoctl(t, strings.Fields(install)); strings.Contains(output, "ERRO") {
+		t.Errorf("the installation over kinds of another Kubernetes ends with\n%s", output)
+	}
+	add("ips.ipam.liqo.io", "spec.later")
 	if output := s.liqoctl(t, strings.Fields(install)); !strings.HasSuffix(output, refused) {
 		t.Errorf("the installation ends with\n%s", output)
 	}

@@ -60,9 +60,9 @@ func TestPeerTunnel(t *testing.T) {
 	key := &s.PublicKeys.Items[0]
 	key.ManagedFields = append(key.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl-edit",
 		Time:     &metav1.Time{Time: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)},
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}})
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)})
 	has(t, page(t, s, "/peers/milan"), "2026-01-01 09:00:03") // that was a label
-	key.ManagedFields[1].FieldsV1.Raw = []byte(`{"f:spec":{"f:publicKey":{}}}`)
+	key.ManagedFields[1].FieldsV1.SetRawString(`{"f:spec":{"f:publicKey":{}}}`)
 	has(t, page(t, s, "/peers/milan"), "2026-03-01")
 	key.ManagedFields = nil
 	has(t, page(t, s, "/peers/milan"), "Key of the peer", "!since <time datetime=\"2026-03")

@@ -2,6 +2,8 @@ module github.com/liqo-go/liqo/lint
 
 go 1.26.0
 
+toolchain go1.26.10
+
 require (
 	golang.org/x/tools v0.51.0
 	honnef.co/go/tools v0.8.2

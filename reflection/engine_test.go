@@ -81,6 +81,10 @@ func newWorld(t *testing.T) *world {
 		w.create(w.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	w.create(w.home, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: homeNS}})
+	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelOSStable: string(corev1.Linux)}}}
+	w.create(w.home, virtual) // Kubernetes asks it how large a pod may become
+	virtual.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100"), corev1.ResourceMemory: resource.MustParse("100Gi")}
+	w.must("size the node", w.home.Status().Update(t.Context(), virtual))
 	w.create(w.remote, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNS}})
 	w.grantAtHome("virtual-kubelet")
 	w.grantAtProvider()

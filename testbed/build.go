@@ -27,8 +27,8 @@ import (
 
 // Versions of what is built. They are those of the go.mod files beside it.
 const (
-	kubernetesVersion    = "1.35.4"
-	coreDNSVersion       = "1.13.1"
+	kubernetesVersion    = "1.37.2"
+	coreDNSVersion       = "1.14.6"
 	metricsServerVersion = "0.8.0"
 	kwokVersion          = "0.8.0"
 	flannelVersion       = "0.28.10"

@@ -1,6 +1,8 @@
 module github.com/liqo-go/liqo/testbed
 
-go 1.26
+go 1.26.0
+
+toolchain go1.26.10
 
 require (
 	github.com/chromedp/cdproto v0.159.0

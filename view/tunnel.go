@@ -127,7 +127,7 @@ func writtenAt(k *netv1beta1.PublicKey) time.Time {
 		var owned struct {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.Raw, &owned) != nil ||
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil ||
 			owned.Spec["f:publicKey"] == nil || entry.Time.Time.Before(latest) {
 			continue
 		}

@@ -235,7 +235,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 
 // runManager runs mgr until ctx ends, and returns when all that it runs has ended. While caches fill
 // nothing acts yet, so it returns at once: mgr.Start would go on until the API server answers, and
-// take a core (controller-runtime v0.23.3).
+// take a core (controller-runtime v0.25.2).
 func runManager(ctx context.Context, mgr manager.Manager) error {
 	filled := make(afterCaches)
 	if err := mgr.Add(filled); err != nil {

@@ -76,13 +76,18 @@ func newerPart(live, crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// missingField returns the path of the first field of a schema that another lacks.
+// missingField returns the path of the first field of a schema that another lacks. Those of a pod's
+// spec do not count: they are those of the Kubernetes that Liqo is built with, which also takes
+// fields away, as 1.36 did with workloadRef.
 func missingField(have, other *apiextensionsv1.JSONSchemaProps) string {
 	if have == nil || other == nil || other.XPreserveUnknownFields != nil {
 		return ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(have.Properties)) {
 		field := have.Properties[name]
+		if _, podSpec := field.Properties["containers"]; podSpec {
+			continue
+		}
 		match, ok := other.Properties[name]
 		if !ok {
 			return name

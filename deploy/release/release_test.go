@@ -186,7 +186,7 @@ func TestSBOMs(t *testing.T) {
 	r := madeIn(t, nil)
 	for name, wants := range map[string][]string{
 		"liqo-image.spdx.json": {"pkg:golang/github.com/google/go-containerregistry@v0.22.1", "pkg:oci/liqo@sha256:"},
-		"liqoctl.spdx.json":    {"pkg:golang/helm.sh/helm/v3@v3.20.2", "pkg:golang/stdlib@1."},
+		"liqoctl.spdx.json":    {"pkg:golang/helm.sh/helm/v3@v3.22.0", "pkg:golang/stdlib@1."},
 	} {
 		text := r.read(t, name)
 		document, err := json.Read(bytes.NewReader(text))

@@ -38,7 +38,7 @@ import (
 )
 
 // KubernetesVersion is the version of the server binaries.
-const KubernetesVersion = "v1.35.4"
+const KubernetesVersion = "v1.37.2"
 
 // startTries is how often a start is tried if its processes end. Another process may take a free port
 // before it is used, and on a busy machine kube-apiserver may give up during its start.

@@ -41,9 +41,15 @@ type pair struct {
 // registry is the range of keys that API servers use.
 var registry = map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0")}
 
-// kept reports whether the API server needs a key for itself: leases that it renews.
+// kept reports whether the API server needs a key for itself: leases that it renews. The key of a lease is there
+// some time after the server is ready, and not while the server cannot renew it.
 func kept(key string) bool {
-	return strings.HasPrefix(key, "/registry/masterleases/") || strings.HasPrefix(key, "/registry/leases/kube-system/")
+	for _, leases := range []string{"masterleases/", "peerserverleases/", "leases/kube-system/"} {
+		if strings.HasPrefix(key, "/registry/"+leases) {
+			return true
+		}
+	}
+	return false
 }
 
 // group returns the API group or resource of a key.

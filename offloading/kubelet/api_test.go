@@ -41,9 +41,9 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/retry"
+	kubeletportforward "k8s.io/cri-streaming/pkg/streaming/portforward"
+	kubeletremotecommand "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
-	kubeletportforward "k8s.io/kubelet/pkg/cri/streaming/portforward"
-	kubeletremotecommand "k8s.io/kubelet/pkg/cri/streaming/remotecommand"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -62,8 +62,8 @@ import (
 type provider struct{}
 
 func (provider) ExecInContainer(
-	_ context.Context, pod string, _ types.UID, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser,
-	tty bool, sizes <-chan remotecommand.TerminalSize, _ time.Duration,
+	_ context.Context, pod string, _ string, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser,
+	tty bool, sizes <-chan kubeletremotecommand.TerminalSize, _ time.Duration,
 ) error {
 	if tty {
 		tellSizes(out, sizes)
@@ -75,8 +75,8 @@ func (provider) ExecInContainer(
 }
 
 func (provider) AttachContainer(
-	_ context.Context, pod string, _ types.UID, container string, in io.Reader, out, errOut io.WriteCloser,
-	tty bool, sizes <-chan remotecommand.TerminalSize,
+	_ context.Context, pod string, _ string, container string, in io.Reader, out, errOut io.WriteCloser,
+	tty bool, sizes <-chan kubeletremotecommand.TerminalSize,
 ) error {
 	if tty {
 		tellSizes(out, sizes)
@@ -88,14 +88,14 @@ func (provider) AttachContainer(
 }
 
 // tellSizes prints the first two sizes a terminal has.
-func tellSizes(out io.Writer, sizes <-chan remotecommand.TerminalSize) {
+func tellSizes(out io.Writer, sizes <-chan kubeletremotecommand.TerminalSize) {
 	for range 2 {
 		size := <-sizes
 		fmt.Fprintf(out, "%dx%d ", size.Width, size.Height)
 	}
 }
 
-func (provider) PortForward(_ context.Context, _ string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
+func (provider) PortForward(_ context.Context, _ string, _ string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	fmt.Fprintf(stream, "port %d", port)
 	if port == 9090 { // one that goes on

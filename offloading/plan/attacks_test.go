@@ -77,7 +77,7 @@ func TestAttackPodAsksForMore(t *testing.T) {
 	}
 	for _, name := range []string{
 		"hostNetwork", "hostPID", "hostIPC", "nodeName", "priority", "priorityClassName", "preemptionPolicy", "schedulerName", "schedulingGates",
-		"resourceClaims", "os", "workloadRef",
+		"resourceClaims", "os", "schedulingGroup", "evictionResponders",
 	} {
 		if granted[name] {
 			t.Errorf("%s is granted", name)

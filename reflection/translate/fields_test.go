@@ -112,7 +112,7 @@ func (f *filler) fill(v reflect.Value) {
 		*at = metav1.NewMicroTime(time.Unix(f.n, 0))
 		return
 	case *metav1.FieldsV1:
-		at.Raw = fmt.Appendf(nil, `{"f:%d":{}}`, f.n)
+		at.SetRawBytes(fmt.Appendf(nil, `{"f:%d":{}}`, f.n))
 		return
 	}
 	switch v.Kind() {

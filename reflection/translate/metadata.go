@@ -114,7 +114,7 @@ func ownKeys(entries []metav1.ManagedFieldsEntry) metadataFields {
 			continue
 		}
 		var set metadataFields
-		if json.Unmarshal(entry.FieldsV1.Raw, &set) != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 			continue // unknown format: these keys stay
 		}
 		maps.Copy(own.Metadata.Labels, set.Metadata.Labels)

@@ -173,5 +173,5 @@ func OwnKeys(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	if err != nil {
 		return entries // names of fields always encode
 	}
-	return []metav1.ManagedFieldsEntry{{Manager: api.FieldManagerReflection, FieldsV1: &metav1.FieldsV1{Raw: raw}}}
+	return []metav1.ManagedFieldsEntry{{Manager: api.FieldManagerReflection, FieldsV1: metav1.NewFieldsV1(string(raw))}}
 }

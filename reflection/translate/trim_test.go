@@ -92,7 +92,7 @@ func TestOwnKeysTellWhatCameFromHome(t *testing.T) {
 	fields := func(manager, raw string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: new(metav1.NewTime(time.Unix(1, 0))),
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(raw),
 		}
 	}
 	remote := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

@@ -65,7 +65,7 @@ var (
 	testbedBinary  string
 	rome, milan    cluster
 	beside         *alone.Lock // shared by runs of stories on one machine
-	kubernetesPath = "kubernetes-v1.35.4"
+	kubernetesPath = "kubernetes-v1.37.2"
 )
 
 const (

@@ -165,7 +165,7 @@ func UserOwns(obj metav1.Object, field string) bool {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
 		// Fields that do not parse count as owned by nobody.
-		if json.Unmarshal(entry.FieldsV1.Raw, &owned) == nil && owned.Spec["f:"+field] != nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) == nil && owned.Spec["f:"+field] != nil {
 			return true
 		}
 	}

@@ -24,10 +24,10 @@ func TestFollow(t *testing.T) {
 		return Side{Servers: []netv1beta1.GatewayServer{{Status: netv1beta1.GatewayServerStatus{Endpoint: at(address)}}}}
 	}
 	wrote := func(manager string) []metav1.ManagedFieldsEntry {
-		return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:endpoint":{"f:addresses":{}}}}`)}}}
+		return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:endpoint":{"f:addresses":{}}}}`)}}
 	}
 	elsewhere := wrote("kubectl-edit")
-	elsewhere[0].FieldsV1.Raw = []byte(`{"f:spec":{"f:mtu":{}}}`)
+	elsewhere[0].FieldsV1.SetRawString(`{"f:spec":{"f:mtu":{}}}`)
 	several := serving("a")
 	several.Servers[0].Status.Endpoint = &netv1beta1.EndpointStatus{Addresses: []string{"a"}, Ports: []int32{30742, 30743}, Protocol: netv1beta1.ProtocolTCP}
 	twice := serving("b")
@@ -143,7 +143,7 @@ func FuzzFollow(f *testing.F) {
 		at := func(address string) *netv1beta1.EndpointStatus {
 			return &netv1beta1.EndpointStatus{Addresses: []string{address}, Port: 51840}
 		}
-		fields := []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:endpoint":{},"f:publicKey":{},"f:remote":{}}}`)}}}
+		fields := []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:endpoint":{},"f:publicKey":{},"f:remote":{}}}`)}}
 		cidrs := func(pod string) *netv1beta1.ClusterConfig {
 			return &netv1beta1.ClusterConfig{CIDR: netv1beta1.ClusterCIDR{Pod: []string{pod}}}
 		}
