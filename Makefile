@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check seed test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check seed test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel helm demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -132,9 +132,13 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 		red=0; wait $$peered || red=1; wait $$connecting || red=1; \
 		{ $(STORIES) -timeout 3h -run '^TestTimed' -pair peered & wait $$!; } || red=1; exit $$red
 
+helm: ## bin/helm3 and bin/helm4, the programs that users of Helm run
+	cd testbed/helm3 && GOWORK=off go build -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm
+	cd testbed/helm4 && GOWORK=off go build -o ../../bin/helm4 helm.sh/helm/v4/cmd/helm
+
 test-applications: testbed-build image ## real programs on real clusters, like PostgreSQL; the first run compiles them
 	go run ./testbed/applications
-	go build -o bin/helm helm.sh/helm/v3/cmd/helm
+	$(MAKE) helm
 	$(STORIES) -v -run '^TestApplications$$' -pair applications
 
 test-metrics: testbed-build image ## dashboards and alerts, with Prometheus on real clusters; the first run compiles it
@@ -167,7 +171,7 @@ test-conformance: testbed-build image ## Kubernetes' own tests of pods, on a vir
 soak: testbed-build image ## what usual runs try samples of, in full
 	$(GO_TEST) -run TestPodsOfTwoClusters ./cmd/liqo-control -soak
 	$(MAKE) test-stories STORY_FLAGS='-timeout 120m -soak'
-	go build -o bin/helm helm.sh/helm/v3/cmd/helm
+	$(MAKE) helm
 	$(STORIES) -run '^TestUpgrade$$' -pair upgrade
 	$(STORIES) -run '^TestTemplates$$' -pair templates
 	$(STORIES) -run '^TestPolicies$$' -pair policies -cni policies

@@ -6,7 +6,7 @@ package cli
 import (
 	"context"
 
-	"helm.sh/helm/v3/pkg/chart"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/liqo-go/liqo/deploy/kinds"

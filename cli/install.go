@@ -14,12 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/cli/values"
-	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/cli/values"
+	"helm.sh/helm/v4/pkg/kube"
+	state "helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -268,7 +270,7 @@ func (o *installOptions) check(
 		return err
 	}
 	full := coalesced(chart, vals)
-	if err := chartutil.ValidateAgainstSchema(chart, full); err != nil {
+	if err := chartvalues.ValidateAgainstSchema(chart, full); err != nil {
 		return valuesError(chart, err)
 	}
 	if err := c.checkNetworks(ctx, full); err != nil {
@@ -285,7 +287,7 @@ func (o *installOptions) check(
 
 // coalesced returns a copy of the chart's values with vals merged into them.
 func coalesced(chart *chart.Chart, vals map[string]any) map[string]any {
-	out, err := chartutil.CoalesceValues(chart, vals)
+	out, err := chartvalues.CoalesceValues(chart, vals)
 	if err != nil {
 		return vals
 	}
@@ -307,15 +309,15 @@ func (s *script) dumpValues(path string, vals map[string]any) error {
 // render renders the chart before the cluster is changed, without a request, so that its own checks
 // fail early.
 func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[string]any) (string, error) {
-	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	run := action.NewInstall(action.NewConfiguration())
 	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
-	run.DryRun, run.ClientOnly, run.KubeVersion = true, true,
-		&chartutil.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
+	run.DryRunStrategy, run.KubeVersion = action.DryRunClient,
+		&common.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
 	rel, err := run.RunWithContext(ctx, chart, vals)
 	if err != nil {
 		return "", chartError(err)
 	}
-	return rel.Manifest, nil
+	return rel.(*release.Release).Manifest, nil
 }
 
 // refusal matches the message of the chart when it refuses its values, after the place in the
@@ -333,36 +335,13 @@ func chartError(err error) error {
 // oldestKubernetes is the oldest version the chart accepts.
 const oldestKubernetes = "v1.32.0"
 
-// helm returns a Helm configuration for the local cluster.
-func (e *env) helm(namespace string) (*action.Configuration, error) {
-	e.local.Namespace = &namespace
-	config := &action.Configuration{}
-	if err := config.Init(e.local, namespace, "secret", func(string, ...any) {}); err != nil {
-		return nil, fmt.Errorf("start Helm: %w", err)
-	}
-	return config, nil
-}
-
-// lastRelease returns a configuration of Helm for the cluster, and the last release of Liqo or nil.
-func (c *cluster) lastRelease() (*action.Configuration, *release.Release, error) {
-	helm, err := c.env.helm(c.namespace)
-	if err != nil {
-		return nil, nil, err
-	}
-	last, err := helm.Releases.Last(api.ReleaseName)
-	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
-		return nil, nil, fmt.Errorf("read the release: %w", err)
-	}
-	return helm, last, nil
-}
-
 // applyChart installs or upgrades, and rolls back if that fails.
 func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any) (*release.Release, error) {
 	helm, last, err := c.lastRelease()
 	if err != nil {
 		return nil, err
 	}
-	if last == nil || last.Info.Status == release.StatusUninstalled {
+	if last == nil || last.Info.Status == state.StatusUninstalled {
 		return s.applyFirst(c, helm, chart, vals)
 	}
 	if last.Info.Status.IsPending() {
@@ -370,24 +349,32 @@ func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any)
 			"secret %s/sh.helm.release.v1.%s.v%d and try again",
 			api.ReleaseName, last.Info.Status, c.namespace, api.ReleaseName, last.Version)
 	}
-	if last.Info.Status == release.StatusUninstalling {
+	if last.Info.Status == state.StatusUninstalling {
 		return nil, fmt.Errorf("release %s was being uninstalled: end that with '%s uninstall', then install",
 			api.ReleaseName, c.env.name)
 	}
+	if err := adopt(s.ctx, helm, last.Manifest); err != nil {
+		return nil, c.releaseError("upgrade", err)
+	}
 	run := action.NewUpgrade(helm)
-	run.Namespace, run.Wait, run.Timeout, run.SkipCRDs = c.namespace, true, s.timeout, true
+	run.Namespace, run.SkipCRDs = c.namespace, true
+	run.WaitStrategy, run.Timeout = kube.LegacyStrategy, s.timeout
 	run.MaxHistory = 10
+	// Helm refuses to force where it applies on the client's side.
+	run.ForceConflicts = last.ApplyMethod == string(release.ApplyMethodServerSideApply)
 	run.DisableHooks = true // the kinds are applied
 	rel, err := run.RunWithContext(s.ctx, api.ReleaseName, chart, vals)
 	if err == nil {
-		return rel, nil
+		return rel.(*release.Release), nil
 	}
 	err = c.releaseError("upgrade", cmp.Or(context.Cause(s.ctx), err))
-	if now, failed := helm.Releases.Last(api.ReleaseName); failed == nil && now.Version == last.Version {
+	now, failed := helm.Releases.Last(api.ReleaseName)
+	if failed == nil && now.(*release.Release).Version == last.Version {
 		return nil, err // it failed before anything was changed
 	}
 	back := action.NewRollback(helm)
-	back.Version, back.Timeout = last.Version, s.timeout
+	back.Version, back.ServerSideApply, back.ForceConflicts = last.Version, "auto", run.ForceConflicts
+	back.WaitStrategy, back.Timeout = kube.HookOnlyStrategy, s.timeout
 	if undo := back.Run(api.ReleaseName); undo != nil {
 		return nil, errors.Join(err, fmt.Errorf("roll back: %w", undo))
 	}
@@ -400,15 +387,18 @@ func (s *script) applyFirst(
 ) (*release.Release, error) {
 	run := action.NewInstall(helm)
 	run.ReleaseName, run.Namespace, run.CreateNamespace = api.ReleaseName, c.namespace, true
-	run.Wait, run.Timeout, run.SkipCRDs, run.Replace = true, s.timeout, true, true
+	run.WaitStrategy, run.Timeout, run.SkipCRDs, run.Replace = kube.LegacyStrategy, s.timeout, true, true
+	run.ServerSideApply = false
 	rel, err := run.RunWithContext(s.ctx, chart, vals)
 	if err == nil {
-		return rel, nil
+		return rel.(*release.Release), nil
 	}
 	err = c.releaseError("install", cmp.Or(context.Cause(s.ctx), err))
 	undo := action.NewUninstall(helm)
-	undo.DisableHooks, undo.IgnoreNotFound, undo.Timeout = true, true, s.timeout
-	if _, failed := undo.Run(api.ReleaseName); failed != nil {
+	undo.DisableHooks, undo.IgnoreNotFound = true, true
+	undo.WaitStrategy, undo.Timeout = kube.HookOnlyStrategy, s.timeout
+	left, failed := undo.Run(api.ReleaseName)
+	if failed = cmp.Or(failed, leftBehind(left)); failed != nil {
 		return nil, errors.Join(err, fmt.Errorf("undo the installation: %w", failed))
 	}
 	return nil, errors.Join(err, c.removeDefaults(context.WithoutCancel(s.ctx)))

@@ -12,10 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	state "helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
@@ -29,7 +30,8 @@ import (
 // replace the release, and a second uninstallation completes the first.
 func TestInterruptedUninstallation(t *testing.T) {
 	t.Parallel()
-	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo}}"
+	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: left, namespace: liqo, labels: {app.kubernetes.io/managed-by: Helm}, " +
+		"annotations: {meta.helm.sh/release-name: liqo, meta.helm.sh/release-namespace: liqo}}}" // others are left by Helm 4
 	s := newSession(t, "rome")
 	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}\n---\n"+manifest))
 	clients, err := kubernetes.NewForConfig(s.clusters["rome"].Config)
@@ -38,7 +40,7 @@ func TestInterruptedUninstallation(t *testing.T) {
 	}
 	releases := storage.Init(driver.NewSecrets(clients.CoreV1().Secrets(api.Namespace)))
 	if err := releases.Create(&release.Release{
-		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Manifest: manifest, Info: &release.Info{Status: release.StatusUninstalling},
+		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Manifest: manifest, Info: &release.Info{Status: state.StatusUninstalling},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,31 @@ func TestInterruptedUninstallation(t *testing.T) {
 	}
 	s.gone(t, "rome", []byte(manifest))
 	if last, err := releases.Last(api.ReleaseName); err == nil {
-		t.Errorf("the release is still there and %s", last.Info.Status)
+		t.Errorf("the release is still there and %s", last.(*release.Release).Info.Status)
+	}
+}
+
+// TestUninstallationNamesWhatItLeaves: Helm leaves what has lost the marks of the release, without an error.
+func TestUninstallationNamesWhatItLeaves(t *testing.T) {
+	t.Parallel()
+	const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: unmarked, namespace: liqo}}"
+	s := newSession(t, "rome")
+	s.apply(t, "rome", []byte("{apiVersion: v1, kind: Namespace, metadata: {name: liqo}}\n---\n"+manifest))
+	clients, err := kubernetes.NewForConfig(s.clusters["rome"].Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.Init(driver.NewSecrets(clients.CoreV1().Secrets(api.Namespace))).Create(&release.Release{
+		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Manifest: manifest, Info: &release.Info{Status: state.StatusDeployed},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	output := s.liqoctl(t, strings.Fields("liqoctl uninstall --kubeconfig $DIR/rome --skip-confirm"))
+	if diff := cmp.Diff(` INFO   Pre-uninstall checks passed
+ ERRO   uninstall release liqo: 1 resource(s) were not deleted because they are not owned by this release: [ConfigMap] unmarked; the release is gone, so delete them by hand if they are Liqo's
+[1]
+`, output); diff != "" {
+		t.Errorf("the session differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -71,7 +97,7 @@ func TestReleaseOfTheOriginal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := storage.Init(driver.NewSecrets(clients.CoreV1().Secrets(api.Namespace))).Create(&release.Release{
-		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Info: &release.Info{Status: release.StatusDeployed},
+		Name: api.ReleaseName, Namespace: api.Namespace, Version: 1, Info: &release.Info{Status: state.StatusDeployed},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{Name: "liqo", Version: "v1.0.1"}},
 	}); err != nil {
 		t.Fatal(err)

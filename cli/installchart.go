@@ -16,11 +16,12 @@ import (
 	"strings"
 	"time"
 
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/getter"
-	"helm.sh/helm/v3/pkg/registry"
-	"helm.sh/helm/v3/pkg/repo"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/getter"
+	"helm.sh/helm/v4/pkg/registry"
+	repo "helm.sh/helm/v4/pkg/repo/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
@@ -77,9 +78,9 @@ func embeddedChart() (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	var buffered []*loader.BufferedFile
+	var buffered []*archive.BufferedFile
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: files[name]})
+		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: files[name]})
 	}
 	c, err := loader.LoadFiles(buffered)
 	if err != nil {

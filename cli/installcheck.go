@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/release"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	state "helm.sh/helm/v4/pkg/release/common"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -54,7 +54,7 @@ func (c *cluster) checkForeign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if last != nil && last.Info.Status != release.StatusUninstalled && last.Chart != nil && last.Chart.Metadata != nil {
+	if last != nil && last.Info.Status != state.StatusUninstalled && last.Chart != nil && last.Chart.Metadata != nil {
 		if of := last.Chart.Metadata.Name + "-" + last.Chart.Metadata.Version; isOriginalChart(of) {
 			return original("chart "+of, c.namespace)
 		}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,8 +46,12 @@ func Run(ctx context.Context, argv []string, streams genericiooptions.IOStreams)
 }
 
 // silence keeps the client libraries from logging between the lines of liqoctl; they return what
-// matters as errors.
+// matters as errors. The standard logger, by which servers report panics, stays as it is.
 func silence() {
+	writer, flags := stdlog.Writer(), stdlog.Flags()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // also redirects the standard logger
+	stdlog.SetOutput(writer)
+	stdlog.SetFlags(flags)
 	log.SetLogger(klog.Logger{})
 	klog.SetLogger(klog.Logger{})
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net"
@@ -25,9 +26,11 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -445,23 +448,23 @@ func roles(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var buffered []*loader.BufferedFile
+	var buffered []*archive.BufferedFile
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: files[name]})
+		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: files[name]})
 	}
 	chart, err := loader.LoadFiles(buffered)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
-	run.ReleaseName, run.Namespace, run.DryRun, run.ClientOnly = api.ReleaseName, api.Namespace, true, true
-	run.KubeVersion = &chartutil.KubeVersion{Version: apitest.KubernetesVersion}
+	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
+	run.ReleaseName, run.Namespace, run.DryRunStrategy = api.ReleaseName, api.Namespace, action.DryRunClient
+	run.KubeVersion = &common.KubeVersion{Version: apitest.KubernetesVersion}
 	rel, err := run.Run(chart, map[string]any{"ipam": map[string]any{"podCIDRs": []any{"10.0.0.0/16"}, "serviceCIDR": "10.96.0.0/16"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []string
-	for _, object := range decode(t, []byte(rel.Manifest)) {
+	for _, object := range decode(t, []byte(rel.(*release.Release).Manifest)) {
 		peeringUser := object.GetLabels()[api.LabelAppComponent] == api.AppComponentPeeringUser
 		if peeringUser || strings.HasPrefix(object.GetName(), "liqo-peer-") || slices.Contains([]string{api.ClusterRoleRemoteControlPlane, api.ClusterRoleVirtualKubeletRemote,
 			api.ClusterRoleVirtualKubeletRemoteClusterWide}, object.GetName()) {

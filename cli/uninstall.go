@@ -7,13 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/storage/driver"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -146,12 +149,27 @@ func (s *script) removeRelease(namespace string) error {
 		return err
 	}
 	run := action.NewUninstall(helm)
-	run.Timeout, run.Wait = s.timeout, true
-	if _, err = run.Run(api.ReleaseName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+	run.Timeout, run.WaitStrategy = s.timeout, kube.LegacyStrategy
+	gone, err := run.Run(api.ReleaseName)
+	if err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
 		return hint(fmt.Errorf("uninstall release %s: %w", api.ReleaseName, err),
 			"see with 'kubectl get liqo -A' what is left, and why in its conditions")
 	}
-	return nil
+	return leftBehind(gone)
+}
+
+// notDeleted matches what Helm says of objects that it left because they have lost the marks of the
+// release, or were not to be read. Beside these it tells of those that the chart wants to keep.
+var notDeleted = regexp.MustCompile(`(?s)\d+ resource\(s\) were not deleted because.*`)
+
+// leftBehind returns an error that names what Helm has left of a release; nil if that is nothing.
+func leftBehind(answer *release.UninstallReleaseResponse) error {
+	if answer == nil || !notDeleted.MatchString(answer.Info) {
+		return nil
+	}
+	return hint(fmt.Errorf("uninstall release %s: %s", api.ReleaseName,
+		strings.Join(strings.Fields(notDeleted.FindString(answer.Info)), " ")),
+		"the release is gone, so delete them by hand if they are Liqo's")
 }
 
 // obstacle is a kind of object that must be deleted before Liqo is uninstalled.

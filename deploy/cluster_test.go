@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,7 +107,7 @@ func TestHookChangesOwnKindsOnly(t *testing.T) {
 func TestWithoutAClusterThereAreNoHooks(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, values(t, minimal), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
+	full, err := chartvalues.ToRenderValues(c, values(t, minimal), common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +146,9 @@ func TestWhatHelmMadeStaysInTheRelease(t *testing.T) {
 		return o
 	}
 	c := load(t)
-	capabilities := *chartutil.DefaultCapabilities
+	capabilities := *common.DefaultCapabilities
 	capabilities.APIVersions = append(capabilities.APIVersions, "ipam.liqo.io/v1alpha1")
-	full, err := chartutil.ToRenderValues(c, values(t, minimal), chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
+	full, err := chartvalues.ToRenderValues(c, values(t, minimal), common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, &capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestRangesInUseStay(t *testing.T) {
 		}}
 	}
 	c := load(t)
-	capabilities := *chartutil.DefaultCapabilities
+	capabilities := *common.DefaultCapabilities
 	capabilities.APIVersions = append(capabilities.APIVersions, "ipam.liqo.io/v1alpha1")
 	for ranges, want := range map[string]string{
 		"podCIDRs: [10.10.0.0/16]":                             "",
@@ -188,7 +189,7 @@ func TestRangesInUseStay(t *testing.T) {
 		"podCIDRs: [10.11.0.0/16, 10.10.0.0/16]":               "the range of Network pod-cidr is 10.10.0.0/16 and cannot become 10.11.0.0/16: ",
 	} {
 		vals := values(t, "discovery: {config: {clusterID: rome}}\nipam: {serviceCIDR: 10.110.0.0/16, "+ranges+"}")
-		full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsUpgrade: true}, &capabilities)
+		full, err := chartvalues.ToRenderValues(c, vals, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsUpgrade: true}, &capabilities)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/deploy"
@@ -36,9 +38,9 @@ func load(t *testing.T) *chart.Chart {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var buffered []*loader.BufferedFile
+	var buffered []*archive.BufferedFile
 	for name, data := range files {
-		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: data})
+		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: data})
 	}
 	c, err := loader.LoadFiles(buffered)
 	if err != nil {
@@ -49,12 +51,12 @@ func load(t *testing.T) *chart.Chart {
 
 func render(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
-	vals, err := chartutil.ReadValues([]byte(values))
+	vals, err := common.ReadValues([]byte(values))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+	full, err := chartvalues.ToRenderValues(c, vals, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +136,14 @@ func TestEveryDocumentedValueIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vals, err := chartutil.ReadValues(data)
+	vals, err := common.ReadValues(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := chartutil.ValidateAgainstSingleSchema(vals, c.Schema); err != nil {
+	if err := chartvalues.ValidateAgainstSingleSchema(vals, c.Schema); err != nil {
 		t.Error(err)
 	}
-	if err := chartutil.ValidateAgainstSingleSchema(chartutil.Values{"netwroking": map[string]any{}}, c.Schema); err == nil {
+	if err := chartvalues.ValidateAgainstSingleSchema(common.Values{"netwroking": map[string]any{}}, c.Schema); err == nil {
 		t.Error("a misspelt key is accepted")
 	}
 }

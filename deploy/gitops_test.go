@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"log/slog"
 	"os"
 	"regexp"
 	"slices"
@@ -11,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,15 +65,15 @@ func readApplication(t *testing.T) application {
 // rendered returns what Argo CD applies: what 'helm template --include-crds' prints, without a cluster to look into.
 func (a application) rendered(t *testing.T) *release.Release {
 	t.Helper()
-	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
 	run.ReleaseName, run.Namespace = a.Metadata.Name, a.Spec.Destination.Namespace
-	run.DryRun, run.ClientOnly, run.IncludeCRDs = true, true, true
-	run.KubeVersion = &chartutil.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
+	run.DryRunStrategy, run.IncludeCRDs = action.DryRunClient, true
+	run.KubeVersion = &common.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
 	made, err := run.Run(load(t), a.Spec.Source.Helm.ValuesObject)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return made.(*release.Release)
 }
 
 // objects returns the objects that Argo CD applies, in the order of their names.
@@ -211,7 +213,7 @@ func TestFluxIsNotToldToPrintLogs(t *testing.T) {
 	t.Parallel()
 	chart := load(t)
 	for _, c := range []struct{ flux, off bool }{{}, {flux: true}, {off: true}} {
-		capabilities := chartutil.DefaultCapabilities.Copy()
+		capabilities := common.DefaultCapabilities.Copy()
 		if c.flux {
 			capabilities.APIVersions = append(capabilities.APIVersions, "helm.toolkit.fluxcd.io/v2")
 		}
@@ -219,7 +221,7 @@ func TestFluxIsNotToldToPrintLogs(t *testing.T) {
 		if c.off {
 			given["hookLogs"] = false
 		}
-		full, err := chartutil.ToRenderValues(chart, given, installation, capabilities)
+		full, err := chartvalues.ToRenderValues(chart, given, installation, capabilities)
 		if err != nil {
 			t.Fatal(err)
 		}

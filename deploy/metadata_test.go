@@ -12,8 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,19 +29,19 @@ import (
 const minimal = "discovery: {config: {clusterID: rome}}\nipam: {podCIDRs: [10.10.0.0/16], serviceCIDR: 10.110.0.0/16}\n"
 
 // installation is a first installation.
-var installation = chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}
+var installation = common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}
 
 // objects returns what the chart renders with values, besides the minimal ones, that Prometheus' operator is there.
 func objects(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
-	vals, err := chartutil.ReadValues([]byte(minimal + values))
+	vals, err := common.ReadValues([]byte(minimal + values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.APIVersions = append(capabilities.APIVersions, "monitoring.coreos.com/v1")
 	c := load(t)
-	full, err := chartutil.ToRenderValues(c, vals, installation, capabilities)
+	full, err := chartvalues.ToRenderValues(c, vals, installation, capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,12 +286,12 @@ func TestOldKernelsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	install := func(requirements string) error {
-		vals, err := chartutil.ReadValues([]byte(minimal + requirements))
+		vals, err := common.ReadValues([]byte(minimal + requirements))
 		if err != nil {
 			t.Fatal(err)
 		}
 		loaded := load(t)
-		full, err := chartutil.ToRenderValues(loaded, vals, installation, nil)
+		full, err := chartvalues.ToRenderValues(loaded, vals, installation, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,12 +8,13 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/action"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,14 +28,14 @@ import (
 // templated returns what 'helm template' prints, as a release; with the kinds if told so.
 func templated(t *testing.T, kinds bool) *release.Release {
 	t.Helper()
-	run := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
-	run.ReleaseName, run.Namespace, run.DryRun, run.ClientOnly, run.IncludeCRDs = "liqo", "liqo", true, true, kinds
-	run.KubeVersion = &chartutil.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
+	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
+	run.ReleaseName, run.Namespace, run.DryRunStrategy, run.IncludeCRDs = "liqo", "liqo", action.DryRunClient, kinds
+	run.KubeVersion = &common.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
 	made, err := run.Run(load(t), values(t, minimal))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return made.(*release.Release)
 }
 
 // TestTemplateIsAppliedInOneGo: an API server takes each object of 'helm template --include-crds' at once, in the order

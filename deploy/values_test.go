@@ -12,9 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/engine"
 )
 
 // bases holds the values of installations that show the effect of each key which has one. Some keys
@@ -39,7 +40,7 @@ func TestEveryKeyActsOrIsNamed(t *testing.T) {
 		before[i] = renderWith(t, c, bases[i], nil, nil)
 	}
 	noted := *c // renders the notes without the objects, which takes an eighth of the time
-	noted.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(f *chart.File) bool {
+	noted.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(f *common.File) bool {
 		return strings.HasSuffix(f.Name, ".yaml")
 	})
 	keys := 0
@@ -183,7 +184,7 @@ func renderWith(t *testing.T, c *chart.Chart, base string, path []string, value 
 		}
 		into = into[key].(map[string]any)
 	}
-	full, err := chartutil.ToRenderValues(c, vals, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+	full, err := chartvalues.ToRenderValues(c, vals, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
 	if err != nil {
 		t.Fatalf("%s=%v: %v", strings.Join(path, "."), value, err)
 	}
@@ -196,7 +197,7 @@ func renderWith(t *testing.T, c *chart.Chart, base string, path []string, value 
 
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
-	vals, err := chartutil.ReadValues([]byte(text))
+	vals, err := common.ReadValues([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -145,18 +145,18 @@ func rendered(t *testing.T, values []byte, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept []*chart.File
+	var kept []*common.File
 	for _, f := range c.Templates {
 		if strings.HasSuffix(f.Name, ".tpl") || strings.HasSuffix(f.Name, file) {
 			kept = append(kept, f)
 		}
 	}
 	c.Templates = kept
-	given, err := chartutil.ReadValues(values)
+	given, err := common.ReadValues(values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+	full, err := chartvalues.ToRenderValues(c, given, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

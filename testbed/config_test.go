@@ -117,9 +117,11 @@ func TestVersionsMatchModules(t *testing.T) {
 // otherwise a build from nothing takes about three minutes more.
 func TestProductAndClustersShareVersions(t *testing.T) {
 	product := requirements(t, "../go.mod")
-	for module, version := range requirements(t, "kubernetes/go.mod") {
-		if want, shared := product[module]; shared && version != want && version != "v0.0.0" { // v0.0.0 is replaced
-			t.Errorf("testbed/kubernetes requires %s %s, the product %s: 'go get' the newer one in both modules", module, version, want)
+	for _, file := range []string{"kubernetes/go.mod", "helm4/go.mod"} {
+		for module, version := range requirements(t, file) {
+			if want, shared := product[module]; shared && version != want && version != "v0.0.0" { // v0.0.0 is replaced
+				t.Errorf("testbed/%s requires %s %s, the product %s: 'go get' the newer one in both modules", file, module, version, want)
+			}
 		}
 	}
 }

@@ -29,8 +29,8 @@ import (
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdxlib"
 	"google.golang.org/protobuf/encoding/protojson"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/repo"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	repo "helm.sh/helm/v4/pkg/repo/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/deploy"
@@ -186,7 +186,7 @@ func TestSBOMs(t *testing.T) {
 	r := madeIn(t, nil)
 	for name, wants := range map[string][]string{
 		"liqo-image.spdx.json": {"pkg:golang/github.com/google/go-containerregistry@v0.22.1", "pkg:oci/liqo@sha256:"},
-		"liqoctl.spdx.json":    {"pkg:golang/helm.sh/helm/v3@v3.22.0", "pkg:golang/stdlib@1."},
+		"liqoctl.spdx.json":    {"pkg:golang/helm.sh/helm/v4@v4.3.2", "pkg:golang/stdlib@1."},
 	} {
 		text := r.read(t, name)
 		document, err := json.Read(bytes.NewReader(text))

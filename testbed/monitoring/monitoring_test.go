@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartvalues "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -78,19 +80,19 @@ func render(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var buffered []*loader.BufferedFile
+	var buffered []*archive.BufferedFile
 	for name, data := range files {
-		buffered = append(buffered, &loader.BufferedFile{Name: name, Data: data})
+		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: data})
 	}
 	chart, err := loader.LoadFiles(buffered)
 	if err != nil {
 		t.Fatal(err)
 	}
-	given, err := chartutil.ReadValues([]byte(values))
+	given, err := common.ReadValues([]byte(values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
+	full, err := chartvalues.ToRenderValues(chart, given, common.ReleaseOptions{Name: "liqo", Namespace: "liqo"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,8 +68,8 @@ func helmRepository(t *testing.T, versions ...string) string {
 	repository := t.TempDir()
 	helm := func(args ...string) {
 		t.Helper()
-		if stdout, stderr, err := command("helm", args...); err != nil {
-			t.Fatalf("helm %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
+		if stdout, stderr, err := command("helm4", args...); err != nil {
+			t.Fatalf("helm4 %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
 		}
 	}
 	for _, version := range versions {

@@ -36,6 +36,7 @@ func TestUpgrade(t *testing.T) {
 		{"each cluster has a volume", databaseOnBoth},
 		{"upgrade", func(t *testing.T) { upgrade(t, former) }},
 		{"upgrade to the next version", func(t *testing.T) { upgradeToNext(t, next) }},
+		{"Helm 3, Helm 4 and liqoctl upgrade what the others did", func(t *testing.T) { rome.anyUpgrades(t); milan.anyUpgrades(t) }},
 		{"packets were late by one move of a gateway", func(t *testing.T) {
 			m := thisMachine(t)
 			most := m.maxGap(fault{most: planned})
@@ -176,18 +177,48 @@ func upgradeToNext(t *testing.T, gaps map[string]time.Duration) {
 	peeringIsShown(t)
 }
 
-// upgradeByHelm upgrades a cluster by Helm alone, goes back to the former version, and upgrades again.
+// upgradeByHelm upgrades a cluster by Helm 3 and 4, goes back to the former version, and upgrades again. The former
+// liqoctl applied under its own name, which Helm's server-side apply would stop at.
 func (c cluster) upgradeByHelm(t *testing.T) {
 	t.Helper()
-	upgrade := []string{"upgrade", "liqo", filepath.Join(root, "deploy", "liqo"), "--reset-then-reuse-values", "--set", "tag=", "--wait"}
-	for _, args := range [][]string{upgrade, {"test", "liqo"}, {"rollback", "liqo", "--wait"}, upgrade, {"test", "liqo"}} {
-		stdout, stderr, err := command("helm", append(args, "--kubeconfig", c.kubeconfig, "--namespace", "liqo", patiently)...)
-		if err != nil {
-			t.Fatalf("%s: helm %s: %v\n%s%s", c.name, strings.Join(args, " "), err, stdout, stderr)
+	for _, line := range []string{
+		"helm3 upgrade", "helm4 test", "helm4 rollback", "helm4 upgrade", "helm3 test",
+	} {
+		c.helm(t, strings.Fields(line)...)
+	}
+}
+
+// anyUpgrades lets liqoctl, Helm 3 and Helm 4 upgrade what the others did, on the client's and on the server's side.
+func (c cluster) anyUpgrades(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{
+		"helm4 upgrade --server-side=true", "liqoctl", "helm4 upgrade --server-side=false", "liqoctl", "helm3 upgrade", "helm4 upgrade --server-side=true",
+		"helm3 upgrade", "liqoctl", "helm4 rollback --server-side=true", "helm4 test",
+	} {
+		if line == "liqoctl" {
+			c.must(t, c.installation("tag=next")...)
+			continue
 		}
-		if args[0] == "test" && !strings.Contains(stdout+stderr, "ok    Network pod-cidr") {
-			t.Errorf("%s: helm test prints no line for a check:\n%s%s", c.name, stdout, stderr)
-		}
+		c.helm(t, strings.Fields(line)...)
+	}
+}
+
+// helm runs a program of Helm: "helm3" or "helm4", the verb, further flags.
+func (c cluster) helm(t *testing.T, words ...string) {
+	t.Helper()
+	args := append(words[1:], "liqo", "--kubeconfig", c.kubeconfig, "--namespace", "liqo", patiently)
+	switch words[1] {
+	case "upgrade":
+		args = append(args, filepath.Join(root, "deploy", "liqo"), "--reset-then-reuse-values", "--set", "tag=", "--wait")
+	case "rollback":
+		args = append(args, "--wait")
+	}
+	stdout, stderr, err := command(words[0], args...)
+	if err != nil {
+		t.Fatalf("%s: %s %s: %v\n%s%s", c.name, words[0], strings.Join(args, " "), err, stdout, stderr)
+	}
+	if words[1] == "test" && !strings.Contains(stdout+stderr, "ok    Network pod-cidr") {
+		t.Errorf("%s: %s test prints no line for a check:\n%s%s", c.name, words[0], stdout, stderr)
 	}
 }
 
