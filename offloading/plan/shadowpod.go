@@ -188,15 +188,14 @@ func (in ShadowPodInput) amend(p *desired.Plan) {
 			return
 		}
 		p.Actions = []desired.Action{{Verb: desired.Update, Subresource: "resize", Object: amended, Last: true}}
-		return // the next reconcile reads the resized pod
 	}
 	for _, asked := range in.Root.Spec.Pod.EphemeralContainers {
 		exists := func(c corev1.EphemeralContainer) bool { return c.Name == asked.Name }
 		if slices.ContainsFunc(in.Pod.Spec.EphemeralContainers, exists) {
 			continue
 		}
-		// One action each, so that a refused container does not prevent others. The next reconcile
-		// reads the result.
+		// One action each, so that a refused one, or a resize that the API server drops, does not
+		// prevent others. The next reconcile reads the result.
 		amended := in.Pod.DeepCopy()
 		amended.Spec.EphemeralContainers = append(amended.Spec.EphemeralContainers, asked)
 		p.Actions = append(p.Actions, desired.Action{
@@ -215,7 +214,11 @@ func Resized(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
 		of, by := &has.Resources, asked.Resources
 		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
 	})
-	if of, by := out.Spec.Resources, root.Spec.Pod.Resources; of != nil && by != nil {
+	if by := root.Spec.Pod.Resources; by != nil && len(by.Requests)+len(by.Limits) > 0 {
+		if out.Spec.Resources == nil {
+			out.Spec.Resources = &corev1.ResourceRequirements{}
+		}
+		of := out.Spec.Resources
 		of.Requests, of.Limits = overlaid(of.Requests, by.Requests), overlaid(of.Limits, by.Limits)
 	}
 	if equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
