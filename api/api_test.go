@@ -32,6 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
 	"github.com/liqo-go/liqo/internal/apitest"
 )
@@ -81,6 +83,24 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBoundedNodeFacts: the API server takes whatever a node or a peer tells once it is bounded.
+func TestBoundedNodeFacts(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, apitest.Start(t).Config)
+	long := strings.Repeat("é", 2000)
+	odd := &authv1beta1.NodeFacts{KernelVersion: long, OSImage: "Debian\n", DeclaredFeatures: slices.Repeat([]string{long}, 65)}
+	for i := range 20 {
+		odd.Architectures = append(odd.Architectures, "not one", fmt.Sprintf("x86_%d", i))
+	}
+	for name, facts := range map[string]*authv1beta1.NodeFacts{"bounded": odd.Bounded(), "odd": odd} {
+		vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		vn.Spec.ClusterID, vn.Spec.Node = "rome", facts
+		if err := c.Create(t.Context(), vn); (err == nil) != (name == "bounded") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

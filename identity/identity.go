@@ -30,6 +30,8 @@ type Options struct {
 	LiqoNamespace string
 	// ClusterLabels are set on the virtual nodes that stand for this cluster.
 	ClusterLabels map[string]string
+	// Tell says what consumers are told about this cluster's nodes.
+	Tell plan.Tell
 	// DefaultNodeResources are granted for the resources a slice does not name.
 	DefaultNodeResources corev1.ResourceList
 	IngressClasses       []authv1beta1.IngressType
@@ -79,6 +81,6 @@ func (o Options) offer() plan.Offer {
 		Defaults: o.DefaultNodeResources, DefaultClass: o.DefaultResourceSliceClassEnabled,
 		IngressClasses: o.IngressClasses, LoadBalancerClasses: o.LoadBalancerClasses,
 		NodeLabels: o.ClusterLabels, StorageClass: o.RealStorageClass, Enforcement: o.DefaultLimitsEnforcement,
-		Ceilings: o.Ceilings,
+		Ceilings: o.Ceilings, Tell: o.Tell,
 	}
 }

@@ -29,6 +29,7 @@ const finalizerSlice = "resourceslice.liqo.io/finalizer"
 // slices reconciles ResourceSlices: those of this cluster, and the copies of consumers.
 func (o Options) slices() ctl.Registrar {
 	all, sameNamespace := ctl.All(&authv1beta1.ResourceSliceList{}), ctl.SameNamespace(&authv1beta1.ResourceSliceList{})
+	copied := ctl.All(&authv1beta1.ResourceSliceList{}, client.MatchingLabels{api.LabelReplicated: api.True})
 	return ctl.Controller[*authv1beta1.ResourceSlice, plan.SliceInput]{
 		Name: "resourceslice",
 		Owns: []client.Object{
@@ -42,7 +43,7 @@ func (o Options) slices() ctl.Registrar {
 			{Kind: &corev1.Secret{}, Map: labelled(api.LabelIdentityType, sameNamespace)},
 			{Kind: &corev1.Secret{}, Map: o.keyed(&authv1beta1.ResourceSliceList{})},
 			{Kind: &storagev1.StorageClass{}, Map: all},
-			{Kind: &corev1.Node{}, Map: ifControlPlane(all)},
+			{Kind: &corev1.Node{}, Map: copied, Relevant: ctl.Differs(plan.NodesDiffer)},
 			{Kind: &corev1.ConfigMap{}, Map: ifClientCAs(all)},
 		},
 		Finalizer: finalizerSlice,
@@ -100,20 +101,20 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 	if in.ClientCAs, err = clientCAs(ctx, r); err != nil {
 		return nil, err
 	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	in.Nodes = nodes.Items
 	if in.APIServer, err = o.apiServer(ctx, r); err != nil || !in.Changes() {
 		return in, err
 	}
 	return in, gatherGrants(ctx, r, in)
 }
 
-// gatherGrants reads the input to check a grant against. The cache may not show the last grant yet,
+// gatherGrants reads the slices to check a grant against. The cache may not show the last grant yet,
 // so it asks the API server before a new one. Refusals need no such request.
 func gatherGrants(ctx context.Context, r ctl.Reader, in *plan.GrantedSlice) error {
-	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
-		return fmt.Errorf("list nodes: %w", err)
-	}
-	in.Nodes = nodes.Items
 	for _, from := range []client.Reader{r, r.Live} {
 		var all authv1beta1.ResourceSliceList
 		if len(in.Offer.Ceilings.Consumer)+len(in.Offer.Ceilings.Total) == 0 || in.Exceeded() != "" {

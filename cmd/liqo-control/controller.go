@@ -69,6 +69,7 @@ type controllerFlags struct {
 	defaultResources                     map[string]string
 	limitsEnforcement, vkOptionsTemplate string
 	ceilings, guestPods, namespaceBounds string // JSON
+	tell                                 string // likewise
 	ca                                   string // base64
 	clusterLabels                        string // pairs or JSON
 	globalLabels, globalAnnotations      string // likewise
@@ -146,6 +147,8 @@ func (f *controllerFlags) addIdentity(fs *pflag.FlagSet) {
 		"enforcement of new quotas: None, Soft or Hard")
 	fs.StringVar(&f.ceilings, "ceilings", "{}",
 		"what slices are granted at most, as `JSON` of the chart value offloading.ceilings")
+	fs.StringVar(&f.tell, "tell", `{"declaredFeatures": true, "architecture": true, "system": true}`,
+		"what consumers are told about this cluster's nodes, as `JSON` of the chart value offloading.tell")
 	fs.BoolVar(&f.identity.DefaultResourceSliceClassEnabled, "default-resource-slice-class-enabled", true,
 		"grant slices of class default")
 	fs.BoolVar(&f.identity.TLSCompatibility, "tls-compatibility-mode", false, "RSA instead of Ed25519 keys")

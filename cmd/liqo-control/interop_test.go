@@ -228,6 +228,8 @@ func content(o *unstructured.Unstructured) map[string]any {
 	case "GatewayServer", "GatewayClient", "InternalFabric": // standby pods are named since
 		unstructured.RemoveNestedField(out.Object, "status", "internalEndpoint", "standbyIPs")
 		unstructured.RemoveNestedField(out.Object, "spec", "standbyIPs")
+	case "ResourceSlice": // the provider's nodes are described since; the original drops the field
+		unstructured.RemoveNestedField(out.Object, "status", "node")
 	case "Renew": // of another key
 		unstructured.RemoveNestedField(out.Object, "spec", "publicKey")
 	case "Pod": // whose host is the virtual kubelet

@@ -89,6 +89,9 @@ func (f *controllerFlags) completeIdentity(config *rest.Config) error {
 	if err := decode("--ceilings", f.ceilings, &o.Ceilings); err != nil {
 		return err
 	}
+	if err := decode("--tell", f.tell, &o.Tell); err != nil {
+		return err
+	}
 	return f.loadCA(config)
 }
 

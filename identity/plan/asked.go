@@ -313,6 +313,7 @@ func (in AskedSlice) virtualNode() *offv1beta1.VirtualNode {
 			Name: api.KubeconfigSecretName(api.ResourceSliceIdentityName(root.Name))},
 		ResourceQuota:       corev1.ResourceQuotaSpec{Hard: granted.Resources.DeepCopy()},
 		Labels:              harmless(granted.NodeLabels),
+		Node:                granted.Node.DeepCopy(),
 		StorageClasses:      granted.StorageClasses,
 		IngressClasses:      granted.IngressClasses,
 		LoadBalancerClasses: granted.LoadBalancerClasses,

@@ -52,6 +52,8 @@ type Offer struct {
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
 	// NodeLabels are this cluster's labels; they go onto the consumer's virtual node.
 	NodeLabels map[string]string
+	// Tell says what consumers are told about this cluster's nodes.
+	Tell Tell
 	// StorageClass is the class of volumes that name none; empty = the cluster's default.
 	StorageClass string
 	// Enforcement is how Quotas are enforced.
@@ -73,9 +75,9 @@ type GrantedSlice struct {
 	Signing *certificatesv1.CertificateSigningRequest
 	// StorageClasses are those of this cluster; empty when storage is not offered.
 	StorageClasses []storagev1.StorageClass
-	// All holds the slices of all consumers, Nodes the nodes of this cluster. Both are read only if
-	// Changes returns true.
-	All   []authv1beta1.ResourceSlice
+	// All holds the slices of all consumers; it is read only if Changes returns true.
+	All []authv1beta1.ResourceSlice
+	// Nodes holds the nodes of this cluster.
 	Nodes []corev1.Node
 	Offer Offer
 	// APIServer is handed to the consumer.
@@ -301,6 +303,7 @@ func (in GrantedSlice) grant(answer *authv1beta1.ResourceSliceStatus) {
 	answer.IngressClasses = in.Offer.IngressClasses
 	answer.LoadBalancerClasses = in.Offer.LoadBalancerClasses
 	answer.NodeLabels = in.Offer.NodeLabels
+	answer.Node = NodeFacts(in.Nodes, in.Root.Status.NodeSelector, in.Offer.Tell)
 	reason, message := sliceResourcesAccepted, "ResourceSlice resources accepted"
 	if in.cordoned() {
 		reason, message = authv1beta1.ReasonSliceCordoned, "what runs stays, nothing new is taken: "+in.cordonText()

@@ -143,8 +143,12 @@ func decide(t *testing.T, objects []client.Object) desired.Plan {
 
 func sliceInput(objects []client.Object, root *authv1beta1.ResourceSlice, keys plan.Keys) plan.SliceInput {
 	if plan.Replicated(root) {
+		// A control plane without taints stands for the API server only.
+		nodes := slices.DeleteFunc(story.Values[*corev1.Node](objects), func(node corev1.Node) bool {
+			return plan.ControlPlaneNode(&node) && len(node.Spec.Taints) == 0
+		})
 		return plan.SliceInput{Granted: &plan.GrantedSlice{
-			Root: root, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
+			Root: root, Nodes: nodes, Tenant: plan.Admitted(story.Values[*authv1beta1.Tenant](objects)), Slices: story.Values[*authv1beta1.ResourceSlice](objects),
 			Signing:        story.First[*certificatesv1.CertificateSigningRequest](objects),
 			StorageClasses: story.Values[*storagev1.StorageClass](objects), Offer: offer(objects), APIServer: apiServer(objects), Lifetime: plan.DefaultLifetime, Now: now,
 			Users: plan.Users{
@@ -188,6 +192,7 @@ func offer(objects []client.Object) plan.Offer {
 			{IngressClassName: "nginx", Default: true},
 		},
 		NodeLabels: map[string]string{"topology.kubernetes.io/region": "lazio"}, Enforcement: offv1beta1.SoftLimitsEnforcement,
+		Tell: plan.Tell{DeclaredFeatures: true, Architecture: true, System: true},
 	}
 }
 

@@ -49,6 +49,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/liqo-go/liqo/api"
+	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 	corev1beta1 "github.com/liqo-go/liqo/api/core/v1beta1"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
@@ -136,8 +137,8 @@ func (p provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start runs a virtual node whose provider is the same cluster. The remote namespace of "demo" is
-// "demo-milan", with one pod on a real node.
-func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
+// "demo-milan", with one pod on a real node. More objects exist before the virtual node runs.
+func start(t *testing.T, more ...client.Object) (*apitest.Server, client.Client, string, *wire) {
 	t.Helper()
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
@@ -146,7 +147,7 @@ func start(t *testing.T) (*apitest.Server, client.Client, string, *wire) {
 	}
 	realNode := httptest.NewTLSServer(provider{})
 	t.Cleanup(realNode.Close)
-	create(t, c, home()...)
+	create(t, c, append(home(), more...)...)
 	grant(t, c)
 	create(t, c, remoteSide(portOf(t, realNode.Listener.Addr().String()))...)
 	port := freePort(t)
@@ -331,8 +332,8 @@ func until(t *testing.T, what string, met func(ctx context.Context) error) {
 // clients and streams.
 func TestNode(t *testing.T) {
 	t.Parallel()
-	server, c, address, way := start(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome", Labels: map[string]string{api.LabelType: api.TypeVirtualNode}}}
+	server, c, address, way := start(t, node.DeepCopy()) // of an earlier version, without a provider's ID
 	ready := func(want corev1.ConditionStatus) func(context.Context) error {
 		return func(ctx context.Context) error {
 			err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
@@ -401,6 +402,7 @@ func TestAttackEndlessLog(t *testing.T) {
 }
 
 func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1.ConditionStatus) func(context.Context) error) {
+	const feature = "InPlacePodLevelResourcesVerticalScaling"
 	ctx := t.Context()
 	change(t, c, node, func() {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "manual", Effect: corev1.TaintEffectNoSchedule})
@@ -409,6 +411,7 @@ func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1
 	change(t, c, vn, func() {
 		vn.Spec.Labels = map[string]string{"tier": "gold"}
 		vn.Spec.ResourceQuota.Hard[corev1.ResourceCPU] = resource.MustParse("8")
+		vn.Spec.Node = &authv1beta1.NodeFacts{DeclaredFeatures: []string{feature, "Unknown"}, Architectures: []string{"arm64"}}
 	})
 	until(t, "labels, amounts and taints", func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
@@ -417,6 +420,18 @@ func follows(t *testing.T, c client.Client, node *corev1.Node, ready func(corev1
 		}
 		return err
 	})
+	until(t, "what the provider's nodes are", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if !slices.Equal(node.Status.DeclaredFeatures, []string{feature}) || node.Labels[corev1.LabelArchStable] != "arm64" || node.Spec.ProviderID != "liqo://rome/rome" {
+			return fmt.Errorf("features %v, labels %v, ID %s (%v)", node.Status.DeclaredFeatures, node.Labels, node.Spec.ProviderID, err)
+		}
+		return err
+	})
+	for _, entry := range node.ManagedFields { // an earlier version would remove what it finds applied, and cannot
+		if entry.Operation == metav1.ManagedFieldsOperationApply && strings.Contains(entry.FieldsV1.GetRawString(), "f:providerID") {
+			t.Errorf("the provider's ID is applied: %s", entry.FieldsV1.GetRawString())
+		}
+	}
 	fc := &corev1beta1.ForeignCluster{}
 	if err := c.Get(ctx, types.NamespacedName{Name: "rome"}, fc); err != nil {
 		t.Fatal(err)

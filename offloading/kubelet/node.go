@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -51,7 +50,7 @@ type Options struct {
 	Metrics prometheus.Gatherer
 }
 
-// fallbackVersion is the version of the Node if the API server does not return its own.
+// fallbackVersion is the version of the Node until the API server has returned its own.
 const fallbackVersion = "v1.25.0"
 
 // retry is the time until a failed write is retried.
@@ -65,7 +64,7 @@ func RunNode(ctx context.Context, o Options) error {
 		<-ctx.Done()
 		return nil
 	}
-	n, err := newNode(ctx, o)
+	n, err := newNode(o)
 	if err != nil {
 		return err
 	}
@@ -103,12 +102,14 @@ type node struct {
 	lease        *lease
 	certificates *certificates
 	meter        meter
-	version      string
+	// version is that of the local API server, and versionRead when it was read last.
+	version     string
+	versionRead time.Time
 	// wake holds a value when something the Node depends on has changed.
 	wake chan struct{}
 }
 
-func newNode(ctx context.Context, o Options) (*node, error) {
+func newNode(o Options) (*node, error) {
 	home, err := kubernetes.NewForConfig(o.Home)
 	if err != nil {
 		return nil, fmt.Errorf("make client of the home cluster: %w", err)
@@ -137,22 +138,25 @@ func newNode(ctx context.Context, o Options) (*node, error) {
 	}
 	n := &node{
 		Options: o, cache: c, home: home, writer: writer, objects: apply.New(writer, writer, "liqo/kubelet"),
-		certificates: newCertificates(home, f), version: versionOf(ctx, home.Discovery()),
+		certificates: newCertificates(home, f), version: fallbackVersion,
 		wake: make(chan struct{}, 1),
 	}
 	n.lease = newLease(home.CoordinationV1().Leases(corev1.NamespaceNodeLease), o.Peer, f, n.poke)
 	return n, nil
 }
 
-// versionOf returns the version of the local API server.
-func versionOf(ctx context.Context, d discovery.DiscoveryInterface) string {
-	v, err := d.ServerVersion()
-	if err != nil {
-		log.FromContext(ctx).Error(err, "read version of the API server, announcing another",
-			"version", fallbackVersion)
-		return fallbackVersion
+// readVersion reads the version of the local API server once per heartbeat, because it may be
+// upgraded meanwhile. The last one stays while it cannot be read.
+func (n *node) readVersion(ctx context.Context) {
+	if time.Since(n.versionRead) < plan.Heartbeat {
+		return
 	}
-	return v.GitVersion
+	v, err := n.home.Discovery().ServerVersion()
+	if err != nil {
+		log.FromContext(ctx).Error(err, "read version of the API server, announcing another", "version", n.version)
+		return
+	}
+	n.version, n.versionRead = v.GitVersion, time.Now()
 }
 
 // poke triggers a sync of the Node.
@@ -232,6 +236,7 @@ func (n *node) sync(ctx context.Context) error {
 	if live == nil {
 		return n.create(ctx, plan.NewNode(vn))
 	}
+	n.readVersion(ctx)
 	return n.write(ctx, live, plan.Node(plan.NodeInput{
 		VirtualNode: vn, Node: live, Peer: peer, CheckNetwork: n.Flags.NodeCheckNetwork,
 		Address: n.Flags.NodeIP, Port: int32(n.Flags.ListenPort), Version: n.version,
@@ -240,18 +245,20 @@ func (n *node) sync(ctx context.Context) error {
 }
 
 // write updates the Node. Taints, which the node controller and users write as well, are patched
-// with the resource version as precondition; everything else is applied.
+// with the resource version as precondition, and so is the provider's ID: an earlier version, after
+// a rollback, would remove what it finds applied, and an ID cannot be removed. Everything else is
+// applied.
 func (n *node) write(ctx context.Context, live, desired *corev1.Node) error {
 	n.lease.own(live)
-	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) {
-		tainted := live.DeepCopy()
-		tainted.Spec.Taints = desired.Spec.Taints
+	if !slices.Equal(live.Spec.Taints, desired.Spec.Taints) || live.Spec.ProviderID != desired.Spec.ProviderID {
+		patched := live.DeepCopy()
+		patched.Spec.Taints, patched.Spec.ProviderID = desired.Spec.Taints, desired.Spec.ProviderID
 		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		if err := n.writer.Patch(ctx, tainted, patch); err != nil {
-			return fmt.Errorf("taint node: %w", err)
+		if err := n.writer.Patch(ctx, patched, patch); err != nil {
+			return fmt.Errorf("patch node %s: %w", live.Name, err)
 		}
 	}
-	desired.Spec.Taints = nil
+	desired.Spec = corev1.NodeSpec{}
 	desired.UID = live.UID // so that the apply does not create a Node that was deleted meanwhile
 	if _, err := n.objects.Object(ctx, live, desired); err != nil {
 		return err

@@ -173,11 +173,13 @@ func selectsAny(spec offloadingv1beta1.NamespaceOffloadingSpec, vns []offloading
 // defaults, but not the labels by which Liqo and Kubernetes recognize the Node.
 func NodeLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	set := map[string]string{
-		corev1.LabelHostname:   vn.Name,
-		corev1.LabelOSStable:   "linux",
-		corev1.LabelArchStable: "amd64",
-		"kubernetes.io/role":   "agent",
-		"type":                 "virtual-kubelet",
+		corev1.LabelHostname: vn.Name,
+		corev1.LabelOSStable: "linux",
+		"kubernetes.io/role": "agent",
+		"type":               "virtual-kubelet",
+	}
+	if arch := architecture(vn); arch != "" {
+		set[corev1.LabelArchStable] = arch
 	}
 	maps.Copy(set, vn.Spec.Labels)
 	maps.Copy(set, map[string]string{
@@ -188,4 +190,17 @@ func NodeLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 		"alpha.service-controller.kubernetes.io/exclude-balancer": api.True,
 	})
 	return set
+}
+
+// architecture returns the architecture of the provider's nodes: that of all of them, "" where they differ, and amd64
+// while the provider does not tell.
+func architecture(vn *offloadingv1beta1.VirtualNode) string {
+	facts := vn.Spec.Node
+	switch {
+	case facts == nil || len(facts.Architectures) == 0:
+		return "amd64"
+	case len(facts.Architectures) == 1:
+		return facts.Architectures[0]
+	}
+	return ""
 }

@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
@@ -31,6 +34,9 @@ const (
 	// deleted Node is created with them again, because cluster selectors may match them, and data
 	// at the provider would be lost.
 	annotationUsersLabels = "offloading.liqo.io/labels-of-users"
+
+	// conditionOneArchitecture says that the provider's nodes have several architectures.
+	conditionOneArchitecture corev1.NodeConditionType = "OneArchitecture"
 )
 
 // NodeInput holds the input for the Node of a virtual node.
@@ -69,18 +75,44 @@ func Node(in NodeInput) *corev1.Node {
 		live = *in.Node
 	}
 	node.Spec.Taints = joinTaints(live, taints)
+	// The controller of a cloud deletes nodes that it does not know, but none whose ID names another cloud.
+	// An ID cannot change.
+	node.Spec.ProviderID = cmp.Or(live.Spec.ProviderID, providerID(in.VirtualNode))
 	node.Status = corev1.NodeStatus{
-		Capacity:    spec.ResourceQuota.Hard,
-		Allocatable: spec.ResourceQuota.Hard,
+		Capacity:    complete(spec.ResourceQuota.Hard),
+		Allocatable: complete(spec.ResourceQuota.Hard),
 		Conditions:  nodeConditions(in, live.Status.Conditions),
 		Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: in.Address}},
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{
 			KubeletEndpoint: corev1.DaemonEndpoint{Port: in.Port},
 		},
-		NodeInfo: corev1.NodeSystemInfo{KubeletVersion: in.Version, OperatingSystem: "linux", Architecture: "amd64"},
-		Images:   spec.Images,
+		NodeInfo: corev1.NodeSystemInfo{
+			KubeletVersion: in.Version, OperatingSystem: "linux", Architecture: architecture(in.VirtualNode),
+		},
+		Images: spec.Images,
+	}
+	if facts := spec.Node.Bounded(); facts != nil { // users may have written them
+		node.Status.NodeInfo.KernelVersion, node.Status.NodeInfo.OSImage = facts.KernelVersion, facts.OSImage
+		if knowsDeclaredFeatures(in.Version) {
+			node.Status.DeclaredFeatures = facts.DeclaredFeatures
+		}
 	}
 	return node
+}
+
+// complete returns amounts with zeros for the resources that kubectl expects of every node.
+func complete(amounts corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourceEphemeralStorage: {},
+		corev1.ResourcePods: {}}
+	maps.Copy(out, amounts)
+	return out
+}
+
+// knowsDeclaredFeatures reports whether an API server of a version knows status.declaredFeatures of
+// Nodes. Others refuse the whole status with it.
+func knowsDeclaredFeatures(server string) bool {
+	v, err := version.ParseGeneric(server)
+	return err == nil && v.AtLeast(version.MajorMinor(1, 35))
 }
 
 // NewNode returns the Node of a virtual node to create, with its taints. Everything else is applied
@@ -91,7 +123,13 @@ func NewNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 		Name: vn.Name, Labels: labels.Merge(usersLabels(vn), map[string]string{api.LabelType: api.TypeVirtualNode}),
 	}}
 	node.Spec.Taints = ownTaints(vn.Spec.Taints)
+	node.Spec.ProviderID = providerID(vn)
 	return node
+}
+
+// providerID returns the ID of a virtual node among the nodes of all clouds.
+func providerID(vn *offloadingv1beta1.VirtualNode) string {
+	return "liqo://" + vn.Spec.ClusterID + "/" + vn.Name
 }
 
 // usersLabels returns the labels that users had set on the Node when it was last observed.
@@ -104,11 +142,12 @@ func usersLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 }
 
 // keepUsersLabels records in a virtual node the labels that users have set on its Node; extra are
-// those of the kubelet.
+// those of the kubelet. The architecture never counts: it is the kubelet's, and stays for a moment
+// when it is not known any more.
 func keepUsersLabels(vn *offloadingv1beta1.VirtualNode, node *corev1.Node, extra map[string]string) {
 	users, own := labels.Set{}, labels.Merge(extra, NodeLabels(vn))
 	for key, value := range node.Labels {
-		if _, ours := own[key]; !ours {
+		if _, ours := own[key]; !ours && key != corev1.LabelArchStable {
 			users[key] = value
 		}
 	}
@@ -191,6 +230,7 @@ func networkOf(in NodeInput) network {
 //	Ready                there are resources and the network is not down
 //	…Pressure            there are no resources
 //	NetworkUnavailable   the network is down; absent if it is not checked
+//	OneArchitecture      never; False if the provider's nodes have several architectures, else absent
 func nodeConditions(in NodeInput, before []corev1.NodeCondition) []corev1.NodeCondition {
 	n := networkOf(in)
 	empty := noResources(in.VirtualNode.Spec.ResourceQuota.Hard)
@@ -207,6 +247,12 @@ func nodeConditions(in NodeInput, before []corev1.NodeCondition) []corev1.NodeCo
 	if n != unchecked {
 		list = append(list, nodeCondition(corev1.NodeNetworkUnavailable, n == down, "LiqoNetworkingDown",
 			"LiqoNetworkingUp"))
+	}
+	if facts := in.VirtualNode.Spec.Node; facts != nil && len(facts.Architectures) > 1 {
+		c := nodeCondition(conditionOneArchitecture, false, "", "NodesDiffer")
+		c.Message = "the provider's nodes have " + strings.Join(facts.Architectures, ", ") +
+			", and it chooses among them: Liqo sets no label " + corev1.LabelArchStable + " of its own"
+		list = append(list, c)
 	}
 	for i := range list {
 		date(&list[i], before, in.Now)

@@ -64,7 +64,7 @@ func ResourceSliceStatus(home, remote *authv1beta1.ResourceSlice, v View) (*auth
 	var err error
 	if remote != nil && slices.ContainsFunc(remote.Status.Conditions, isAnswer) {
 		status := *remote.Status.DeepCopy()
-		status.Conditions = answered(home, remote)
+		status.Conditions, status.Node = answered(home, remote), status.Node.Bounded()
 		if err = fits(status); err == nil {
 			out.Status = status
 		}

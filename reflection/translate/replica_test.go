@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,6 +210,12 @@ func TestAttackStatusOfAnySize(t *testing.T) {
 	out, err := translate.ResourceSliceStatus(slice, answered, translate.View{})
 	if n := size(out.Status); err != nil || n > 9<<10 || out.Status.NodeLabels["zone"] != "b" {
 		t.Errorf("an answer with a long message takes %d bytes (%v)", n, err)
+	}
+	answered.Status.Node = &authv1beta1.NodeFacts{DeclaredFeatures: []string{text}, Architectures: []string{text, "x86_64"}, OSImage: text}
+	out, _ = translate.ResourceSliceStatus(slice, answered, translate.View{})
+	facts := &authv1beta1.NodeFacts{Architectures: []string{"x86_64"}, OSImage: api.Printable(text)}
+	if diff := cmp.Diff(facts, out.Status.Node, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("what the provider's nodes are (-want +got):\n%s", diff)
 	}
 	answered.Status.NodeLabels["zone"] = text
 	out, err = translate.ResourceSliceStatus(slice, answered, translate.View{Refusal: refused})

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -129,6 +130,51 @@ func (s *ResourceSliceSpec) UnmarshalJSON(text []byte) error {
 	return api.DecodeBounded(text, (*plain)(s))
 }
 
+// maxArchitectures is the number of architectures that the schema of NodeFacts accepts.
+const maxArchitectures = 16
+
+// NodeFacts describes the nodes that a grant leads to, for the virtual node that stands for them.
+type NodeFacts struct {
+	// DeclaredFeatures are those features of kubelets that all nodes declare and Liqo there carries
+	// (api.CarriedFeatures), sorted.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	DeclaredFeatures []string `json:"declaredFeatures,omitempty"`
+	// Architectures are those of the nodes, such as amd64 and arm64, sorted.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`
+	Architectures []string `json:"architectures,omitempty"`
+	// KernelVersion is that of all nodes; empty where they differ.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	KernelVersion string `json:"kernelVersion,omitempty"`
+	// OSImage is the operating system of all nodes; empty where they differ.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	OSImage string `json:"osImage,omitempty"`
+}
+
+// Bounded returns what the schema accepts of facts that others write: the features that Liqo carries, the
+// architectures that may be values of labels, and printable texts.
+func (f *NodeFacts) Bounded() *NodeFacts {
+	if f == nil {
+		return nil
+	}
+	architectures := slices.DeleteFunc(slices.Clone(f.Architectures), func(a string) bool {
+		return a == "" || len(validation.IsValidLabelValue(a)) > 0
+	})
+	return &NodeFacts{
+		DeclaredFeatures: api.CarriedFeatures(f.DeclaredFeatures),
+		Architectures:    architectures[:min(len(architectures), maxArchitectures)],
+		KernelVersion:    api.Printable(f.KernelVersion),
+		OSImage:          api.Printable(f.OSImage),
+	}
+}
+
 // ResourceSliceStatus is the answer; written by the provider.
 type ResourceSliceStatus struct {
 	// Conditions are the answers, Authentication and Resources, and the standard ones, which each side writes
@@ -156,6 +202,9 @@ type ResourceSliceStatus struct {
 	// NodeSelector is enforced on offloaded pods at the provider.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Node describes the provider's nodes; nil = it does not tell, as the original never does.
+	// +optional
+	Node *NodeFacts `json:"node,omitempty"`
 	// AuthParams are the credentials of the slice.
 	// +optional
 	AuthParams *AuthParams `json:"authParams,omitempty"`

@@ -137,6 +137,9 @@ type VirtualNodeSpec struct {
 	// Images the Node announces.
 	// +optional
 	Images []corev1.ContainerImage `json:"images,omitempty"`
+	// Node describes the provider's nodes, for the status of the Node; nil = not known.
+	// +optional
+	Node *authv1beta1.NodeFacts `json:"node,omitempty"`
 	// StorageClasses the provider offers.
 	// +optional
 	StorageClasses []authv1beta1.StorageType `json:"storageClasses,omitempty"`

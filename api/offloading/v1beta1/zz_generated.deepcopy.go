@@ -806,6 +806,11 @@ func (in *VirtualNodeSpec) DeepCopyInto(out *VirtualNodeSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Node != nil {
+		in, out := &in.Node, &out.Node
+		*out = new(authenticationv1beta1.NodeFacts)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.StorageClasses != nil {
 		in, out := &in.StorageClasses, &out.StorageClasses
 		*out = make([]authenticationv1beta1.StorageType, len(*in))
