@@ -299,6 +299,7 @@ func TestReflection(t *testing.T) {
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"names are kept apart", namesAreKeptApart},
+		{"trust is that of home", trustIsThatOfHome},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"a pod runs while others are created", aPodRunsWhileOthersAreCreated},
 		{"pod runs at the provider", podRunsAtTheProvider},

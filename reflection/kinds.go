@@ -39,7 +39,9 @@ import (
 // podKinds returns the kinds that one virtual node reflects: its pods and their tokens. pods caches
 // the pods of that node in all namespaces. names records which objects that pods use belong to the
 // provider.
-func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign) []Kind {
+func podKinds(
+	o Options, home *remote.Cluster, pods cache.Cache, names *foreign, trust func(context.Context) error,
+) []Kind {
 	own := ownSelector(o, requirement(api.LabelNodeName, selection.Equals, o.Node))
 	shadowPod := &offv1beta1.ShadowPod{} // one prototype, so that both kinds read one cache
 	return []Kind{{
@@ -77,7 +79,7 @@ func podKinds(o Options, home *remote.Cluster, pods cache.Cache, names *foreign)
 		HomeName:       func(secret client.Object) string { return translate.PodOfTokens(secret) },
 		Report:         shadowPod,
 		ReportSelector: own,
-		Gather:         gatherTokens(home),
+		Gather:         gatherTokens(home, trust),
 		Push:           Typed(translate.Tokens),
 		TrimRemote:     Trim(translate.TrimTokens),
 		TrimReport:     Trim(translate.TrimShadowPod),

@@ -172,7 +172,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	}
 	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: provider, Events: r.events.of(s), metrics: m}
 	names := &foreign{since: map[foreignName]metav1.Time{}}
-	c.Kinds = podKinds(o, home, r.pods, names)
+	c.Kinds = podKinds(o, home, r.pods, names, r.viewer.wantTrust)
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}

@@ -20,10 +20,17 @@ import (
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=offloaded,verbs=create
 
 // gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
-// their lifetime has passed. They are bound to the pod, and become invalid when it is deleted.
-func gatherTokens(home client.Client) GatherFunc {
+// their lifetime has passed. They are bound to the pod, and become invalid when it is deleted. For
+// the first pod that reads ClusterTrustBundles, trust has them put into the View.
+func gatherTokens(home client.Client, trust func(context.Context) error) GatherFunc {
 	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
+		if v.Trust == nil && translate.ReadsTrust(pod) {
+			if err := trust(ctx); err != nil {
+				return 0, err
+			}
+			return 0, errNotOurs // the new View enqueues it again
+		}
 		sources := translate.TokenSources(pod, *v)
 		if len(sources) == 0 {
 			return 0, nil

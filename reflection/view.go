@@ -6,15 +6,19 @@ package reflection
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +49,8 @@ type viewer struct {
 	changed chan struct{}  // holds a value after a change; its capacity is one, so that a burst gives one view
 	former  translate.View // the last one passed to see
 	own     bool           // whether the objects that ownAddresses reads are watched
+	home    client.Reader  // asks the API server itself
+	trusts  atomic.Bool    // whether ClusterTrustBundles are wanted and watched
 }
 
 // newViewer watches the tenant namespace and the addresses of the API server and, for the pods of
@@ -73,7 +79,7 @@ func newViewer(ctx context.Context, home *remote.Cluster, o Options) (*viewer, e
 	if err != nil {
 		return nil, err
 	}
-	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1)}
+	v := &viewer{Options: o, cache: c, changed: make(chan struct{}, 1), home: home}
 	return v, v.watch(ctx,
 		&offv1beta1.NamespaceMap{}, &offv1beta1.VirtualNode{}, &netv1beta1.Configuration{}, &ipamv1alpha1.IP{})
 }
@@ -158,7 +164,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		Unanswered:         map[string]bool{},
 	}
 	for _, part := range []func(context.Context, *translate.View) error{
-		v.namespaces, v.nodes, v.addresses, v.apiServer, v.ownAddresses,
+		v.namespaces, v.nodes, v.addresses, v.apiServer, v.ownAddresses, v.trust,
 	} {
 		if err := part(ctx, &out); err != nil {
 			return out, err
@@ -342,6 +348,44 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 	}
 	slices.SortFunc(out.Own, netip.Prefix.Compare)
 	out.Own = slices.Compact(out.Own)
+	return nil
+}
+
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=clustertrustbundles,verbs=get;list;watch
+
+// wantTrust has the ClusterTrustBundles watched and put into the views. Clusters before 1.37 do not
+// serve them, and few pods read one, so this waits for the first pod that does.
+func (v *viewer) wantTrust(ctx context.Context) error {
+	if v.trusts.Load() {
+		return nil
+	}
+	err := v.home.List(ctx, &certificatesv1.ClusterTrustBundleList{}, client.Limit(1))
+	switch {
+	case apierrors.IsNotFound(err):
+		return errors.New("the pod reads ClusterTrustBundles, and this cluster has none of certificates.k8s.io/v1; " +
+			"Kubernetes 1.37 has")
+	case err != nil:
+		return fmt.Errorf("list ClusterTrustBundles: %w", err)
+	}
+	if v.trusts.CompareAndSwap(false, true) {
+		v.wake() // there may be none
+		return v.watch(ctx, &certificatesv1.ClusterTrustBundle{})
+	}
+	return nil
+}
+
+func (v *viewer) trust(ctx context.Context, out *translate.View) error {
+	if !v.trusts.Load() {
+		return nil
+	}
+	var bundles certificatesv1.ClusterTrustBundleList
+	if err := v.cache.List(ctx, &bundles); err != nil {
+		return fmt.Errorf("list ClusterTrustBundles: %w", err)
+	}
+	out.Trust = append([]certificatesv1.ClusterTrustBundle{}, bundles.Items...) // never nil
+	slices.SortFunc(out.Trust, func(a, b certificatesv1.ClusterTrustBundle) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return nil
 }
 

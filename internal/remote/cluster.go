@@ -59,13 +59,13 @@ func (c *Cluster) Ready(ctx context.Context) error {
 }
 
 // StaticMapper maps every kind of the scheme to the resource of the usual name; all kinds in use
-// follow the rule. They are namespaced, except volumes, namespaces and nodes.
+// follow the rule. They are namespaced, except volumes, namespaces, nodes and trust bundles.
 func StaticMapper(scheme *runtime.Scheme) *meta.DefaultRESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range scheme.AllKnownTypes() {
 		scope := meta.RESTScopeNamespace
 		switch gvk.Kind {
-		case "PersistentVolume", "Namespace", "Node":
+		case "PersistentVolume", "Namespace", "Node", "ClusterTrustBundle":
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(gvk, scope)

@@ -5,11 +5,13 @@ package translate
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -63,11 +65,12 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 		out.ServiceAccountName, out.AutomountServiceAccountToken = account, new(true)
 		return
 	}
+	secret := api.ServiceAccountTokenSecretName(home.Name)
+	readTrustFrom(out.Volumes, secret)
 	if !usesHomeAPIServer(home, v) {
 		dropTokens(out.Volumes)
 		return
 	}
-	secret := api.ServiceAccountTokenSecretName(home.Name)
 	readNamespaceFrom(out.Volumes, secret)
 	readTokensFrom(out.Volumes, secret)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
@@ -220,9 +223,16 @@ func fromSecret(name string, items ...corev1.KeyToPath) corev1.VolumeProjection 
 
 // readTokensFrom replaces tokens the kubelet would request by those kept in a Secret.
 func readTokensFrom(volumes []corev1.Volume, secret string) {
-	eachToken(volumes, func(_, key string, source *corev1.VolumeProjection) {
+	for key, source := range tokenSources(volumes) {
 		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: source.ServiceAccountToken.Path})
-	})
+	}
+}
+
+// readTrustFrom replaces ClusterTrustBundles the kubelet would read by what a Secret holds of them.
+func readTrustFrom(volumes []corev1.Volume, secret string) {
+	for key, source := range trustSources(volumes) {
+		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: source.ClusterTrustBundle.Path})
+	}
 }
 
 func dropTokens(volumes []corev1.Volume) {
@@ -235,19 +245,62 @@ func dropTokens(volumes []corev1.Volume) {
 
 func isToken(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }
 
-// eachToken visits the projections of service account tokens, with their keys in the Secret.
-func eachToken(volumes []corev1.Volume, visit func(volume, key string, source *corev1.VolumeProjection)) {
-	taken := map[string]bool{}
-	for i := range volumes {
-		if volumes[i].Projected == nil {
-			continue
+// tokenSources yields the projections of service account tokens, with their keys in the Secret.
+func tokenSources(volumes []corev1.Volume) iter.Seq2[string, *corev1.VolumeProjection] {
+	return keyed(volumes, "", func(s *corev1.VolumeProjection) string {
+		if s.ServiceAccountToken == nil {
+			return ""
 		}
-		for j := range volumes[i].Projected.Sources {
-			if source := &volumes[i].Projected.Sources[j]; source.ServiceAccountToken != nil {
-				key := tokenKey(volumes[i].Name, source.ServiceAccountToken.Path, taken)
+		return s.ServiceAccountToken.Path
+	})
+}
+
+// trustPrefix begins the keys of trust anchors in the Secret, and no other.
+const trustPrefix = "_"
+
+// trustSources yields the projections of ClusterTrustBundles, with their keys in the Secret.
+func trustSources(volumes []corev1.Volume) iter.Seq2[string, *corev1.VolumeProjection] {
+	return keyed(volumes, trustPrefix, func(s *corev1.VolumeProjection) string {
+		if s.ClusterTrustBundle == nil {
+			return ""
+		}
+		return s.ClusterTrustBundle.Path
+	})
+}
+
+// keyed yields the projections that have a path, with their keys in the Secret.
+func keyed(
+	volumes []corev1.Volume, prefix string, path func(*corev1.VolumeProjection) string,
+) iter.Seq2[string, *corev1.VolumeProjection] {
+	return func(yield func(string, *corev1.VolumeProjection) bool) {
+		taken := map[string]bool{}
+		for _, v := range volumes {
+			if v.Projected == nil {
+				continue
+			}
+			for j := range v.Projected.Sources {
+				source := &v.Projected.Sources[j]
+				path := path(source)
+				if path == "" {
+					continue
+				}
+				key := secretKey(prefix+v.Name, path, taken)
 				taken[key] = true
-				visit(volumes[i].Name, key, source)
+				if !yield(key, source) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// secretKey returns the key of a file in the Secret: one for each volume and path. A path may
+// contain characters that keys must not, be longer, or map to the key of another path; taken holds
+// the keys of others.
+func secretKey(volume, path string, taken map[string]bool) string {
+	key := volume + "." + strings.ReplaceAll(path, "/", "_")
+	if len(validation.IsConfigMapKey(key)) > 0 || taken[key] {
+		key = volume + "." + api.Digits(path)
+	}
+	return key
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -49,26 +48,15 @@ func TokenSources(home *corev1.Pod, v View) []TokenSource {
 		return nil
 	}
 	var out []TokenSource
-	eachToken(home.Spec.Volumes, func(_, key string, source *corev1.VolumeProjection) {
+	for key, source := range tokenSources(home.Spec.Volumes) {
 		t := source.ServiceAccountToken
 		seconds := int64(defaultTokenSeconds)
 		if t.ExpirationSeconds != nil && *t.ExpirationSeconds != extendedTokenSeconds {
 			seconds = *t.ExpirationSeconds
 		}
 		out = append(out, TokenSource{Key: key, Audience: t.Audience, Seconds: seconds})
-	})
-	return out
-}
-
-// tokenKey returns the key of a token in the Secret: one token per volume and path. A path may
-// contain characters that keys must not, be longer, or map to the key of another path; taken holds
-// the keys of others.
-func tokenKey(volume, path string, taken map[string]bool) string {
-	key := volume + "." + strings.ReplaceAll(path, "/", "_")
-	if len(validation.IsConfigMapKey(key)) > 0 || taken[key] {
-		key = volume + "." + api.Digits(path)
 	}
-	return key
+	return out
 }
 
 // TokenRefresh returns when the tokens of a Secret are to be requested again: after 80 % of the
@@ -150,10 +138,12 @@ func ChangesTokens(before, after *corev1.Pod) bool {
 		api.Finished(before.Status.Phase) != api.Finished(after.Status.Phase)
 }
 
-// Tokens pushes the service account tokens of a pod, and its namespace, as a Secret that the remote
-// pod mounts. Without new tokens in the View, the Secret keeps its own.
+// Tokens pushes the service account tokens of a pod, its namespace, and what it reads of
+// ClusterTrustBundles, as a Secret that the remote pod mounts. Without new tokens in the View, the
+// Secret keeps its own.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
-	if len(TokenSources(home, v)) == 0 || remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
+	tokens, trust := len(TokenSources(home, v)) > 0, ReadsTrust(home)
+	if !tokens && !trust || tokens && remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
 		return nil
 	}
 	out := copyOf(remote)
@@ -165,24 +155,36 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
-	if len(v.Tokens) == 0 {
+	ofAnother := remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID)
+	if ofAnother || len(v.Tokens) > 0 {
+		out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
+		bringTokens(out, v.Tokens)
+		remote = nil
+	} else {
 		for _, key := range []string{api.AnnotationServiceAccountExpiration, tokenSecondsAnnotation} {
 			if value, ok := remote.Annotations[key]; ok {
 				out.Annotations[key] = value
 			}
 		}
-		return out
 	}
-	out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
+	if trust {
+		bringTrust(out, remote, trustAnchors(home, v.Trust))
+	}
+	return out
+}
+
+// bringTokens sets new tokens in a Secret, and when the first of them expires.
+func bringTokens(out *corev1.Secret, tokens map[string]Token) {
 	first, seconds := time.Time{}, int64(math.MaxInt64)
-	for key, token := range v.Tokens {
+	for key, token := range tokens {
 		out.Data[key] = []byte(token.Value)
 		seconds = min(seconds, token.Seconds)
 		if first.IsZero() || token.Expires.Before(first) {
 			first = token.Expires
 		}
 	}
-	out.Annotations[api.AnnotationServiceAccountExpiration] = first.UTC().Format(time.RFC3339)
-	out.Annotations[tokenSecondsAnnotation] = strconv.FormatInt(seconds, 10)
-	return out
+	if len(tokens) > 0 {
+		out.Annotations[api.AnnotationServiceAccountExpiration] = first.UTC().Format(time.RFC3339)
+		out.Annotations[tokenSecondsAnnotation] = strconv.FormatInt(seconds, 10)
+	}
 }

@@ -44,7 +44,7 @@ func TrimPod(p *corev1.Pod) {
 		ServiceAccountName:  in.ServiceAccountName,
 		ReadinessGates:      in.ReadinessGates,
 		EphemeralContainers: in.EphemeralContainers,
-		Volumes:             append(tokensOf(in.Volumes), referencesOf(&in)...),
+		Volumes:             append(secretSources(in.Volumes), referencesOf(&in)...),
 	}
 	keepChangeable(&p.Spec, &in)
 	for i := range in.Containers {
@@ -71,18 +71,23 @@ func trimContainers(in []corev1.Container) []corev1.Container {
 	return out
 }
 
-// tokensOf keeps the projected tokens of volumes.
-func tokensOf(in []corev1.Volume) []corev1.Volume {
+// secretSources keeps the projections of volumes that become keys of the Secret of tokens.
+func secretSources(in []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
-	eachToken(in, func(volume, _ string, source *corev1.VolumeProjection) {
-		if len(out) == 0 || out[len(out)-1].Name != volume {
-			out = append(out, corev1.Volume{Name: volume,
-				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
+	for _, v := range in {
+		if v.Projected == nil {
+			continue
 		}
-		projected := out[len(out)-1].Projected
-		projected.Sources = append(projected.Sources,
-			corev1.VolumeProjection{ServiceAccountToken: source.ServiceAccountToken})
-	})
+		kept := &corev1.ProjectedVolumeSource{}
+		for _, s := range v.Projected.Sources {
+			if s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil {
+				kept.Sources = append(kept.Sources, s)
+			}
+		}
+		if len(kept.Sources) > 0 {
+			out = append(out, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{Projected: kept}})
+		}
+	}
 	return out
 }
 

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -85,6 +86,9 @@ type View struct {
 	// StorageClass is the provider's class for volumes; empty = its default, nil = it offers no
 	// storage.
 	StorageClass *string
+	// Trust holds the ClusterTrustBundles of the home cluster, sorted by name; nil = no pod has read one
+	// yet.
+	Trust []certificatesv1.ClusterTrustBundle
 
 	// AllowList reflects only objects marked for it; false = all but those marked against it.
 	// It belongs to the kind being translated.
