@@ -5,8 +5,11 @@ package translate
 
 import (
 	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	netutils "k8s.io/utils/net"
 
 	"github.com/liqo-go/liqo/api"
 )
@@ -36,7 +39,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.Selector = v.selector(in.Selector)
 	s.Ports = servicePorts(in.Ports, s.Ports, marked(home.Annotations, api.AnnotationForceRemoteNodePort))
 	s.ExternalName = in.ExternalName
-	s.LoadBalancerSourceRanges = in.LoadBalancerSourceRanges
+	s.LoadBalancerSourceRanges = sourceRanges(in.LoadBalancerSourceRanges)
 	s.PublishNotReadyAddresses = in.PublishNotReadyAddresses
 	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
 	s.InternalTrafficPolicy, s.ExternalTrafficPolicy = in.InternalTrafficPolicy, in.ExternalTrafficPolicy
@@ -55,6 +58,18 @@ func AnyClusterIP(s *corev1.Service) *corev1.Service {
 	}
 	out := s.DeepCopy()
 	out.Spec.ClusterIP = ""
+	return out
+}
+
+// sourceRanges returns ranges without spaces, leading zeros and host bits: API servers from 1.36 on
+// refuse these in new Services, but keep them in Services that they have.
+func sourceRanges(local []string) []string {
+	out := slices.Clone(local)
+	for i, text := range out {
+		if _, cidr, err := netutils.ParseCIDRSloppy(strings.TrimSpace(text)); err == nil {
+			out[i] = cidr.String()
+		}
+	}
 	return out
 }
 
