@@ -47,8 +47,8 @@ api_server_reaches_remote_pods() {
 }
 `
 
-// idleRows wait most of their time, for a clock or for measurements.
-var idleRows = []string{"cronjobs", "top-and-autoscaling"}
+// idleRows wait most of their time, for a clock, for measurements or for a kubelet.
+var idleRows = []string{"cronjobs", "restart-all", "top-and-autoscaling", "trust-bundles"}
 
 // podsLikeAtHome peers, tests every row of docs/pods.md and unpeers. One application and three other rows are
 // tested at a time; idleRows start immediately and do not count. Each row applies its manifest first and deletes it
