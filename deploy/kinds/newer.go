@@ -76,9 +76,9 @@ func newerPart(live, crd *apiextensionsv1.CustomResourceDefinition) string {
 	return ""
 }
 
-// missingField returns the path of the first field of a schema that another lacks. Those of a pod's
-// spec do not count: they are those of the Kubernetes that Liqo is built with, which also takes
-// fields away, as 1.36 did with workloadRef.
+// missingField returns the path of the first field of a schema that another lacks. It ignores the
+// fields of pod specs: they follow the Kubernetes version that Liqo is built with, and Kubernetes also
+// removes fields, such as workloadRef after 1.35.
 func missingField(have, other *apiextensionsv1.JSONSchemaProps) string {
 	if have == nil || other == nil || other.XPreserveUnknownFields != nil {
 		return ""

@@ -14,13 +14,13 @@ import (
 	authv1beta1 "github.com/liqo-go/liqo/api/authentication/v1beta1"
 )
 
-// Tell says what consumers are told about the nodes of this cluster.
+// Tell selects what this cluster reports to consumers about its nodes.
 type Tell struct {
-	// DeclaredFeatures are those features of kubelets that all nodes declare.
+	// DeclaredFeatures reports the kubelet features that all nodes declare.
 	DeclaredFeatures bool `json:"declaredFeatures"`
-	// Architecture is that of the nodes.
+	// Architecture reports the CPU architectures of the nodes.
 	Architecture bool `json:"architecture"`
-	// System is their kernel and operating system.
+	// System reports the kernel and the operating system of the nodes.
 	System bool `json:"system"`
 }
 

@@ -102,7 +102,7 @@ type node struct {
 	lease        *lease
 	certificates *certificates
 	meter        meter
-	// version is that of the local API server, and versionRead when it was read last.
+	// version is the version of the local API server, and versionRead is the time it was last read.
 	version     string
 	versionRead time.Time
 	// wake holds a value when something the Node depends on has changed.

@@ -133,26 +133,26 @@ func (s *ResourceSliceSpec) UnmarshalJSON(text []byte) error {
 // maxArchitectures is the number of architectures that the schema of NodeFacts accepts.
 const maxArchitectures = 16
 
-// NodeFacts describes the nodes that a grant leads to, for the virtual node that stands for them.
+// NodeFacts describes the provider's nodes on which the pods of a ResourceSlice may run. The provider writes it.
 type NodeFacts struct {
-	// DeclaredFeatures are those features of kubelets that all nodes declare and Liqo there carries
-	// (api.CarriedFeatures), sorted.
+	// DeclaredFeatures lists the kubelet features that all these nodes declare and that Liqo supports for
+	// offloaded pods (api.CarriedFeatures), sorted; empty = none, or not reported.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	DeclaredFeatures []string `json:"declaredFeatures,omitempty"`
-	// Architectures are those of the nodes, such as amd64 and arm64, sorted.
+	// Architectures lists the CPU architectures of these nodes, such as amd64, sorted; empty = not reported.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`
 	Architectures []string `json:"architectures,omitempty"`
-	// KernelVersion is that of all nodes; empty where they differ.
+	// KernelVersion is set if all these nodes run the same kernel; empty = they differ, or not reported.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	KernelVersion string `json:"kernelVersion,omitempty"`
-	// OSImage is the operating system of all nodes; empty where they differ.
+	// OSImage is set if all these nodes run the same operating system; empty = they differ, or not reported.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OSImage string `json:"osImage,omitempty"`
