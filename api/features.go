@@ -14,10 +14,15 @@ const (
 	featureInitContainerResize = "InPlacePodVerticalScalingInitContainers"
 	// featureRestartAllContainers is the action of restart rules that restarts all containers of a pod.
 	featureRestartAllContainers = "RestartAllContainersOnContainerExits"
+	// featureWebSockets is exec, attach and port-forward by WebSocket between API server and kubelet. A
+	// virtual kubelet forwards the stream to the provider's API server, which has accepted WebSockets for
+	// longer than nodes declare this.
+	featureWebSockets = "ExtendWebSocketsToKubelet"
 )
 
 // CarriedFeatures returns those of the declared features that Liqo carries, sorted.
 func CarriedFeatures(declared []string) []string {
-	carried := []string{featurePodLevelResize, featureInitContainerResize, featureRestartAllContainers}
+	carried := []string{featureWebSockets, featurePodLevelResize, featureInitContainerResize,
+		featureRestartAllContainers}
 	return slices.DeleteFunc(carried, func(f string) bool { return !slices.Contains(declared, f) })
 }

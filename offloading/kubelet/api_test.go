@@ -360,7 +360,8 @@ func TestNode(t *testing.T) {
 		}
 	})
 	t.Run("exec", func(t *testing.T) { execs(t, admin) })
-	t.Run("port-forward", func(t *testing.T) { forwards(t, admin) })
+	t.Run("port-forward by SPDY", func(t *testing.T) { forwards(t, admin, false) })
+	t.Run("port-forward by WebSocket", func(t *testing.T) { forwards(t, admin, true) })
 	t.Run("goes", func(t *testing.T) { goes(t, c, node) })
 	t.Run("breaks", func(t *testing.T) { breaks(t, admin, way) })
 }
@@ -648,16 +649,21 @@ func (w *window) Next() *remotecommand.TerminalSize {
 	return &next
 }
 
-func forwards(t *testing.T, config *rest.Config) {
-	roundTripper, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+func forwards(t *testing.T, config *rest.Config, webSocket bool) {
 	target, err := url.Parse(config.Host + "/portForward/demo/web")
 	if err != nil {
 		t.Fatal(err)
 	}
+	roundTripper, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, http.MethodPost, target)
+	if webSocket {
+		if dialer, err = portforward.NewSPDYOverWebsocketDialer(target, config); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ready, stop := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
