@@ -22,7 +22,7 @@ CONTROLLER_GEN := GOWORK=off go run sigs.k8s.io/controller-tools/cmd/controller-
 TESTBED := go run ./testbed
 KUBECONFIGS = $(CURDIR)/.testbed
 
-.PHONY: build image deps testbed-build generate reference site picture screenshots check seed test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-kernel helm demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
+.PHONY: build image deps testbed-build generate reference site picture screenshots check seed test test-fast test-first test-rest test-all test-unit test-slow test-timed test-testbed test-stories test-applications test-metrics test-conformance test-versions test-kubernetes-upgrade test-kernel helm demo demo-down demo-env bench scale soak fuzz vulnerabilities findings release release-push clean
 
 build: ## bin/liqo, bin/liqo-control and bin/liqoctl
 	go build -ldflags='$(LDFLAGS)' -o bin/ ./cmd/liqo ./cmd/liqo-control ./cmd/liqoctl
@@ -131,6 +131,15 @@ test-stories: ## what users do, on real clusters: two pairs side by side, then a
 		$(STORIES) -timeout 3h -run '^TestPeered$$' -pair peered -keep & peered=$$!; \
 		red=0; wait $$peered || red=1; wait $$connecting || red=1; \
 		{ $(STORIES) -timeout 3h -run '^TestTimed' -pair peered & wait $$!; } || red=1; exit $$red
+
+# Each part takes less than an hour. Versions that are missing are built first, ten minutes each.
+VERSIONS ?= 1.35 1.36 1.37 rome=1.35,milan=1.37 rome=1.37,milan=1.35 rome=1.34,milan=1.37 rome=1.37,milan=1.34 upgrade
+
+test-versions: testbed-build image ## what users do, on other versions of Kubernetes; writes the table of docs/compatibility.md
+	go run ./testbed/versions $(VERSIONS)
+
+test-kubernetes-upgrade: ## Kubernetes of two peered clusters goes from version to version
+	$(STORIES) -v -run '^TestKubernetes$$' -pair kubernetes -kubernetes 1.35
 
 helm: ## bin/helm3 and bin/helm4, the programs that users of Helm run
 	cd testbed/helm3 && GOWORK=off go build -o ../../bin/helm3 helm.sh/helm/v3/cmd/helm

@@ -123,22 +123,28 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-// nodeReady reads the condition Ready of a Node.
-func (c client) nodeReady(ctx context.Context, name string) (bool, error) {
+// version is that of the API server, as v1.37.2.
+func (c client) version(ctx context.Context) (string, error) {
+	var info struct{ GitVersion string }
+	err := c.get(ctx, "/version", &info)
+	return info.GitVersion, err
+}
+
+// nodeReady reads the condition Ready of a Node, and the version of its kubelet, as v1.37.2.
+func (c client) nodeReady(ctx context.Context, name string) (ready bool, kubelet string, err error) {
 	var node struct {
 		Status struct {
 			Conditions []struct{ Type, Status string }
+			NodeInfo   struct{ KubeletVersion string }
 		}
 	}
 	if err := c.get(ctx, "/api/v1/nodes/"+name, &node); err != nil {
-		return false, err
+		return false, "", err
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == "Ready" {
-			return condition.Status == "True", nil
-		}
+		ready = ready || condition.Type == "Ready" && condition.Status == "True"
 	}
-	return false, nil
+	return ready, node.Status.NodeInfo.KubeletVersion, nil
 }
 
 // available is the number of available replicas of a Deployment.

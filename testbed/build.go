@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,16 +40,13 @@ const (
 // artifact is one program built from Go modules and kept in the cache.
 type artifact struct {
 	name   string
-	module string // folder below testbed/ with the go.mod
+	module string // folder of the go.mod, see moduleDir
 	pkg    string
 	out    string // relative to the cache
 }
 
-func (t Testbed) kubernetesDir() string {
-	return filepath.Join(t.Cache, "kubernetes-v"+kubernetesVersion)
-}
-
-func kubernetesArtifacts() []artifact {
+// kubernetesArtifacts are the programs of Kubernetes that a cluster consists of.
+func kubernetesArtifacts(r release) []artifact {
 	var all []artifact
 	for _, pkg := range []string{
 		"k8s.io/kubernetes/cmd/kube-apiserver", "go.etcd.io/etcd/server/v3",
@@ -59,14 +57,14 @@ func kubernetesArtifacts() []artifact {
 		if name == "v3" {
 			name = "etcd"
 		}
-		all = append(all, artifact{name, "kubernetes", pkg, "kubernetes-v" + kubernetesVersion + "/" + name})
+		all = append(all, artifact{name, r.module(), pkg, r.folder() + "/" + name})
 	}
 	return all
 }
 
 // defaultArtifacts are what a cluster needs.
 func defaultArtifacts() []artifact {
-	return append(kubernetesArtifacts(),
+	return append(kubernetesArtifacts(defaultRelease()),
 		artifact{"coredns", "kubernetes", "./coredns", "coredns-v" + coreDNSVersion + "/coredns"},
 		artifact{"pause", ".", "./images/pause", "images/pause"},
 		artifact{"echo", ".", "./images/echo", "images/echo"},
@@ -76,9 +74,9 @@ func defaultArtifacts() []artifact {
 // allArtifacts adds what only some tests use. It is built when it is asked for by name, or by the name of its image.
 func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
-		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", "kubernetes-v" + kubernetesVersion + "/agnhost"},
+		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", defaultRelease().folder() + "/agnhost"},
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer},
-		networkArtifact("flannel"), networkArtifact(kubeRouter), registryArtifact(),
+		networkArtifact("flannel", defaultRelease()), networkArtifact(kubeRouter, defaultRelease()), registryArtifact(),
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok"},
 		fluxArtifact("source-controller"), fluxArtifact("helm-controller"))
 }
@@ -95,13 +93,28 @@ const kubeRouter = "kuberouter"
 var networkPrograms = map[string]string{cniFlannel: "flannel", cniPolicies: kubeRouter}
 
 // networkArtifact is a program of networkPrograms. It lies beside kubelet, where nodes look for programs.
-func networkArtifact(name string) artifact {
-	return artifact{name, name, ".", "kubernetes-v" + kubernetesVersion + "/" + name}
+func networkArtifact(name string, r release) artifact {
+	return artifact{name, name, ".", r.folder() + "/" + name}
 }
 
 // fluxArtifact is a controller of Flux, which only TestFlux runs.
 func fluxArtifact(name string) artifact {
 	return artifact{name, "flux", "github.com/fluxcd/" + name, "flux/" + name}
+}
+
+// artifacts are the programs on the cluster's nodes, besides those of the machine.
+func (c Cluster) artifacts() []artifact {
+	r, _ := releaseOf(c.Kubernetes) // refused before if it is unknown
+	all := kubernetesArtifacts(r)
+	if r.containerd {
+		for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+			all = append(all, artifact{name, "containerd", "github.com/containerd/containerd/v2/cmd/" + name, r.folder() + "/" + name})
+		}
+	}
+	if program := networkPrograms[c.CNI]; program != "" {
+		all = append(all, networkArtifact(program, r))
+	}
+	return all
 }
 
 // binary is the file name that 'go build' gives the program.
@@ -114,11 +127,10 @@ func (a artifact) binary() string {
 
 // kubernetesFlags stamp the version into the binaries: without it they say v0.0.0.
 // Date and commit are fixed, so that the same source gives the same binary.
-func kubernetesFlags() string {
+func kubernetesFlags(r release) string {
 	flags := []string{"-s", "-w"}
-	minor := strings.Split(kubernetesVersion, ".")[1]
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		for _, kv := range []string{"gitVersion=v" + kubernetesVersion, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean",
+		for _, kv := range []string{"gitVersion=v" + r.version, "gitMajor=1", "gitMinor=" + strings.TrimPrefix(r.minor(), "1."), "gitTreeState=clean",
 			"gitCommit=" + strings.Repeat("0", 40), "buildDate=2026-01-01T00:00:00Z"} {
 			flags = append(flags, "-X", pkg+"."+kv)
 		}
@@ -127,8 +139,8 @@ func kubernetesFlags() string {
 }
 
 func (a artifact) ldflags() string {
-	if a.module == "kubernetes" {
-		return kubernetesFlags()
+	if r, ok := releaseOfModule(a.module); ok {
+		return kubernetesFlags(r)
 	}
 	return "-s -w"
 }
@@ -137,6 +149,9 @@ func (a artifact) ldflags() string {
 func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
 	stale := map[string]map[artifact]string{} // digests of the sources, by module
 	for _, a := range artifacts {
+		if err := t.writeModule(ctx, a.module); err != nil {
+			return fmt.Errorf("write the go.mod of %s: %w", a.module, err)
+		}
 		digest, err := t.sourceDigest(a)
 		if err != nil {
 			return err
@@ -202,13 +217,16 @@ func (t Testbed) buildModule(ctx context.Context, module string, artifacts map[a
 	return nil
 }
 
-// goIn is a go command in a folder of testbed/ with a go.mod.
+// goIn is a go command in the folder of a go.mod, see moduleDir.
 func (t Testbed) goIn(ctx context.Context, module string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(t.Repo, "testbed", module)
+	cmd.Dir = t.moduleDir(module)
 	// Compilers that collect garbage less often take a sixth less CPU (k8s.io/api: 115 s and 95 s).
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOGC=400",
 		"GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath -buildvcs=false")
+	if toolchain := toolchainOf(module); toolchain != "" {
+		cmd.Env = append(cmd.Env, "GOTOOLCHAIN="+toolchain)
+	}
 	return cmd
 }
 
@@ -227,8 +245,8 @@ func (t Testbed) store(a artifact, binary, digest string) error {
 // sourceDigest covers what decides a binary: toolchain, flags, module files, own sources.
 func (t Testbed) sourceDigest(a artifact) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), a.pkg, a.ldflags())
-	module := filepath.Join(t.Repo, "testbed", a.module)
+	fmt.Fprintln(h, cmp.Or(toolchainOf(a.module), runtime.Version()), a.pkg, a.ldflags())
+	module := t.moduleDir(a.module)
 	files := []string{filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
 	if strings.HasPrefix(a.pkg, ".") {
 		own, err := filepath.Glob(filepath.Join(module, a.pkg, "*.go"))

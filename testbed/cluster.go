@@ -30,6 +30,7 @@ type upOptions struct {
 	podCIDRs     []string // "10.10.0.0/16" for all, or "rome=10.10.0.0/16"
 	serviceCIDRs []string
 	cnis         []string // "pool" for all, or "rome=pool"
+	kubernetes   []string // "1.36" for all, or "rome=1.36"
 	images       []string // archives or names of built images, besides the default ones
 	args         map[string][]string
 }
@@ -80,6 +81,11 @@ func newCluster(name string, index int, o upOptions, images []string) (Cluster, 
 	}
 	c.PodCIDR, c.ServiceCIDR = defaultCIDRs(index, o.distinct)
 	c.CNI = chosenFor(name, o.cnis)
+	r, err := releaseOf(chosenFor(name, o.kubernetes))
+	if err != nil {
+		return Cluster{}, fmt.Errorf("cluster %s: %w", name, err)
+	}
+	c.Kubernetes = r.version
 	if err := errors.Join(choose(&c.PodCIDR, name, o.podCIDRs), choose(&c.ServiceCIDR, name, o.serviceCIDRs)); err != nil {
 		return Cluster{}, err
 	}
@@ -116,7 +122,7 @@ func chosenFor(cluster string, values []string) string {
 	return chosen
 }
 
-// grown is an existing cluster with more nodes; everything else stays as it was made.
+// grown is an existing cluster with more nodes or newer Kubernetes; everything else stays as it was made.
 func grown(c Cluster, o upOptions, images []string) (Cluster, error) {
 	pods, services := c.PodCIDR, c.ServiceCIDR
 	if err := errors.Join(choose(&pods, c.Name, o.podCIDRs), choose(&services, c.Name, o.serviceCIDRs)); err != nil {
@@ -142,6 +148,15 @@ func grown(c Cluster, o upOptions, images []string) (Cluster, error) {
 		}
 	}
 	c.Nodes = max(c.Nodes, o.nodes)
+	former, errFormer := releaseOf(c.Kubernetes)
+	next, err := releaseOf(cmp.Or(chosenFor(c.Name, o.kubernetes), c.Kubernetes))
+	switch {
+	case errors.Join(errFormer, err) != nil:
+		return Cluster{}, fmt.Errorf("cluster %s: %w", c.Name, errors.Join(errFormer, err))
+	case !next.canFollow(former):
+		return Cluster{}, fmt.Errorf("cluster %s exists with Kubernetes %s, and %s is not the next minor version; run 'down %s' first", c.Name, former.version, next.version, c.Name)
+	}
+	c.Kubernetes = next.version
 	return c, c.validate()
 }
 
@@ -157,13 +172,7 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer cache.Close()
-	artifacts := append(defaultArtifacts(), namedArtifacts(o.images)...)
-	for _, text := range o.cnis {
-		if program := networkPrograms[text[strings.LastIndex(text, "=")+1:]]; program != "" {
-			artifacts = append(artifacts, networkArtifact(program))
-		}
-	}
-	if err := t.build(ctx, artifacts); err != nil {
+	if err := t.build(ctx, append(defaultArtifacts(), namedArtifacts(o.images)...)); err != nil {
 		return err
 	}
 	images, err := t.imageFiles(append(defaultImages(), o.images...))
@@ -181,6 +190,11 @@ func (t Testbed) up(ctx context.Context, o upOptions) error {
 	clusters, err := t.settle(o, images)
 	if err != nil {
 		return err
+	}
+	for _, c := range clusters {
+		if err := t.build(ctx, c.artifacts()); err != nil {
+			return err
+		}
 	}
 	if err := t.ensureInternet(); err != nil {
 		return err
@@ -256,15 +270,21 @@ func (t Testbed) upCluster(ctx context.Context, c Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := t.watching(ctx, c, func() error { return admin.get(ctx, "/readyz", nil) }); err != nil {
+	if err := t.renewPrograms(c, controlPlane); err != nil {
+		return err
+	}
+	if err := t.watching(ctx, c, func() error { return serverIsReady(ctx, admin, c.release()) }); err != nil {
 		return fmt.Errorf("wait for the API server of %s: %w", c.Name, err)
 	}
 	say("API server ready")
 	if err := t.bootstrap(ctx, c, admin); err != nil {
 		return err
 	}
-	for _, node := range c.workers() {
-		if err := t.watching(ctx, c, func() error { return nodeIsReady(ctx, admin, c.nodeName(node)) }); err != nil {
+	for _, node := range c.workers() { // kubelets after the API server, which they may not be newer than
+		if err := t.renewPrograms(c, node); err != nil {
+			return err
+		}
+		if err := t.watching(ctx, c, func() error { return nodeIsReady(ctx, admin, c.nodeName(node), c.release()) }); err != nil {
 			return fmt.Errorf("wait for node %s: %w", c.nodeName(node), err)
 		}
 	}
@@ -279,12 +299,25 @@ func (t Testbed) upCluster(ctx context.Context, c Cluster) error {
 	return nil
 }
 
-func nodeIsReady(ctx context.Context, admin client, name string) error {
-	ready, err := admin.nodeReady(ctx, name)
-	if err == nil && !ready {
-		err = errors.New("not Ready")
+func serverIsReady(ctx context.Context, admin client, r release) error {
+	version, err := admin.version(ctx)
+	if err == nil && version != "v"+r.version {
+		err = fmt.Errorf("its version is %s", version)
 	}
-	return err
+	return errors.Join(err, admin.get(ctx, "/readyz", nil))
+}
+
+func nodeIsReady(ctx context.Context, admin client, name string, r release) error {
+	ready, version, err := admin.nodeReady(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case !ready:
+		return errors.New("not Ready")
+	case version != "v"+r.version:
+		return fmt.Errorf("its kubelet has version %s", version)
+	}
+	return nil
 }
 
 func dnsIsAvailable(ctx context.Context, admin client) error {

@@ -90,8 +90,8 @@ func TestConfiguration(t *testing.T) {
 
 func TestKubernetesFlags(t *testing.T) {
 	for _, want := range []string{"-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2 ", "-X k8s.io/client-go/pkg/version.gitMinor=37 "} {
-		if !strings.Contains(kubernetesFlags(), want) {
-			t.Errorf("%q lacks %q", kubernetesFlags(), want)
+		if !strings.Contains(kubernetesFlags(defaultRelease()), want) {
+			t.Errorf("%q lacks %q", kubernetesFlags(defaultRelease()), want)
 		}
 	}
 }

@@ -49,7 +49,7 @@ type options struct {
 func verbs() []verb {
 	return []verb{
 		{name: "deps", does: "install the Debian packages that are missing", run: runDeps},
-		{name: "build", args: "[name...]", does: "build Kubernetes, CoreDNS and the images into the cache", run: runBuild, user: true},
+		{name: "build", args: "[name...]", does: "build Kubernetes, CoreDNS and the images into the cache", flags: buildFlags, run: runBuild, user: true},
 		{name: "up", does: "start clusters, or repair them", flags: upFlags, run: runUp},
 		{name: "down", args: "[cluster...]", does: "remove clusters and all they left", flags: downFlags, run: runDown},
 		{name: "status", does: "show clusters, nodes, programs, and what is wrong between clusters", run: runStatus},

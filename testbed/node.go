@@ -62,6 +62,36 @@ func (t Testbed) stopNode(nodeName string) error {
 	return t.removeCgroups(nodeName)
 }
 
+// renewPrograms ends those programs of a running node that are not of the cluster's version of Kubernetes. The node
+// starts them again, from the version's folder; containers go on. They are killed: without its etcd, an API server
+// takes a minute to end.
+func (t Testbed) renewPrograms(c Cluster, node string) error {
+	pid, _ := t.initOf(c, node)
+	var former []int
+	for name, program := range t.supervised(c, node) {
+		want, err := os.Stat(filepath.Join(t.kubernetesDir(c), name))
+		if err != nil {
+			continue // a program of the machine, like containerd
+		}
+		if have, err := os.Stat(fmt.Sprintf("/proc/%d/exe", program)); err == nil && !os.SameFile(have, want) {
+			former = append(former, program)
+		}
+	}
+	if len(former) == 0 {
+		return nil
+	}
+	mount := exec.Command("nsenter", "--target", strconv.Itoa(pid), "--mount", "--", "mount", "--bind", t.kubernetesDir(c), programs)
+	if _, err := run(mount); err != nil {
+		return err
+	}
+	for _, program := range former {
+		if err := syscall.Kill(program, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("end program %d of %s: %w", program, c.nodeName(node), err)
+		}
+	}
+	return nil
+}
+
 // initOf finds the first process of a node.
 func (t Testbed) initOf(c Cluster, node string) (pid int, running bool) {
 	all, err := machineHierarchies()
@@ -139,7 +169,7 @@ func (t Testbed) writeNode(c Cluster, node string) error {
 	if err := more(c, node, ca, files); err != nil {
 		return err
 	}
-	spec, err := json.MarshalIndent(nodeSpec{Cluster: c, Node: node, Dir: dir, PKI: t.pkiDir(c), Path: t.nodePath()}, "", "  ")
+	spec, err := json.MarshalIndent(nodeSpec{Cluster: c, Node: node, Dir: dir, PKI: t.pkiDir(c), Path: t.nodePath(c)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -152,8 +182,11 @@ func (t Testbed) writeNode(c Cluster, node string) error {
 	return nil
 }
 
-func (t Testbed) nodePath() string {
-	return t.kubernetesDir() + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// kubernetesDir is where nodes of a cluster have their programs from.
+func (t Testbed) kubernetesDir(c Cluster) string { return filepath.Join(t.Cache, c.release().folder()) }
+
+func (t Testbed) nodePath(c Cluster) string {
+	return t.kubernetesDir(c) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 }
 
 func (t Testbed) controlPlaneFiles(c Cluster, _ string, ca authority, files map[string]string) error {
@@ -282,7 +315,7 @@ func spawn(t Testbed, cluster, node string) error {
 	cmd := exec.Command(t.toolPath(), nodeInitVerb, filepath.Join(dir, "node.json"))
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	// Test clusters lack CPU, not memory. Containers do not inherit this.
-	cmd.Env = []string{"PATH=" + t.nodePath(), "HOME=/root", "GOGC=400"}
+	cmd.Env = []string{"PATH=" + t.nodePath(c), "HOME=/root", "GOGC=400"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWCGROUP,
@@ -309,7 +342,7 @@ func (t Testbed) enter(c Cluster, node string, command []string) error {
 		return err
 	}
 	args := append([]string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--"}, command...)
-	return syscall.Exec(nsenter, args, append(os.Environ(), "PATH="+t.nodePath()))
+	return syscall.Exec(nsenter, args, append(os.Environ(), "PATH="+t.nodePath(c)))
 }
 
 // importImage loads an archive into a running worker.

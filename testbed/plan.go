@@ -61,7 +61,7 @@ var unusedCIDR = netip.MustParsePrefix("10.244.0.0/16")
 const nodeMaskBits = 24
 
 // Cluster is what a cluster was created with. It is kept in <dir>/<name>/cluster.json
-// and does not change while the cluster exists, except that Nodes may grow.
+// and does not change while the cluster exists, except that Nodes and Kubernetes may grow.
 type Cluster struct {
 	Name        string
 	Index       int          // which node network; unique on one testbed
@@ -69,6 +69,7 @@ type Cluster struct {
 	Port        int          // loopback TCP port of the machine that leads to the API server
 	PodCIDR     netip.Prefix // IPv4, at most /23
 	CNI         string       `json:",omitempty"` // one of cnis; "": cniBridge
+	Kubernetes  string       // version of one of releases; "up" may raise it
 	ServiceCIDR netip.Prefix // IPv4
 	Images      []string     // archives every worker imports before its kubelet starts
 	// Args are additional arguments by process name; a later flag wins over ours.
@@ -126,6 +127,9 @@ func defaultCIDRs(index int, distinct bool) (pods, services netip.Prefix) {
 	}
 	return block(10 * (index + 1)), block(100 + 10*(index+1))
 }
+
+// release names where the programs of the cluster's version lie.
+func (c Cluster) release() release { return release{version: c.Kubernetes} }
 
 // nodeNet is the network of the cluster's nodes.
 func (c Cluster) nodeNet() netip.Prefix {

@@ -105,10 +105,12 @@ func TestDesired(t *testing.T) {
 	rome := cluster(t, "rome", 0, 2, false)
 	rome.Port = firstPort
 	milan := cluster(t, "milan", 1, 2, false)
+	old := cluster(t, "pisa", 2, 2, false)
+	old.Kubernetes = "1.35.4"
 	for name, test := range map[string]struct {
 		existing []Cluster
 		ask      upOptions
-		want     string // of each cluster: name index nodes pods
+		want     string // of each cluster: name index nodes pods, and the version of Kubernetes that is not the default
 		err      string
 	}{
 		"two new clusters have the same pods": {
@@ -155,6 +157,33 @@ func TestDesired(t *testing.T) {
 			existing: []Cluster{rome}, ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"rome=pool"}},
 			err: "exists with CNI bridge; run 'down rome' first",
 		},
+		"a version of Kubernetes for one cluster": {
+			ask:  upOptions{clusters: []string{"rome", "milan"}, nodes: 1, kubernetes: []string{"milan=1.36"}},
+			want: "rome 0 1 10.10.0.0/16, milan 1 1 10.10.0.0/16 1.36.3",
+		},
+		"the last version of Kubernetes wins, also in full": {
+			ask:  upOptions{clusters: []string{"rome"}, nodes: 1, kubernetes: []string{"1.36", "v1.35.4"}},
+			want: "rome 0 1 10.10.0.0/16 1.35.4",
+		},
+		"an unknown version of Kubernetes": {
+			ask: upOptions{clusters: []string{"rome"}, nodes: -1, kubernetes: []string{"1.20"}}, err: `rome: version "1.20" of Kubernetes is not known; use one of 1.34.4, 1.35.4`,
+		},
+		"Kubernetes of a cluster goes to the next version": {
+			existing: []Cluster{old}, ask: upOptions{clusters: []string{"pisa"}, nodes: -1, kubernetes: []string{"pisa=1.36", "rome=1.37"}},
+			want: "pisa 2 2 10.10.0.0/16 1.36.3",
+		},
+		"a second up keeps the version": {
+			existing: []Cluster{old}, ask: upOptions{clusters: []string{"pisa"}, nodes: -1},
+			want: "pisa 2 2 10.10.0.0/16 1.35.4",
+		},
+		"Kubernetes skips no version": {
+			existing: []Cluster{old}, ask: upOptions{clusters: []string{"pisa"}, nodes: -1, kubernetes: []string{"1.37"}},
+			err: "cluster pisa exists with Kubernetes 1.35.4, and 1.37.2 is not the next minor version; run 'down pisa' first",
+		},
+		"Kubernetes does not go back": {
+			existing: []Cluster{old}, ask: upOptions{clusters: []string{"pisa"}, nodes: -1, kubernetes: []string{"1.34"}},
+			err: "is not the next minor version",
+		},
 		"a CNI for another cluster is no business of this one": {
 			existing: []Cluster{rome}, ask: upOptions{clusters: []string{"rome"}, nodes: -1, cnis: []string{"milan=pool"}},
 			want: "rome 0 2 10.10.0.0/16",
@@ -191,7 +220,11 @@ func TestDesired(t *testing.T) {
 			}
 			var lines []string
 			for _, c := range got {
-				lines = append(lines, strings.Join([]string{c.Name, strconv.Itoa(c.Index), strconv.Itoa(c.Nodes), c.PodCIDR.String()}, " "))
+				words := []string{c.Name, strconv.Itoa(c.Index), strconv.Itoa(c.Nodes), c.PodCIDR.String()}
+				if c.Kubernetes != kubernetesVersion {
+					words = append(words, c.Kubernetes)
+				}
+				lines = append(lines, strings.Join(words, " "))
 			}
 			if s := strings.Join(lines, ", "); s != test.want {
 				t.Errorf("got  %s\nwant %s", s, test.want)

@@ -241,7 +241,7 @@ func (t Testbed) installTools() error {
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Symlink(filepath.Join(t.kubernetesDir(), "kubectl"), link)
+	return os.Symlink(filepath.Join(t.Cache, defaultRelease().folder(), "kubectl"), link)
 }
 
 func (t Testbed) toolPath() string { return filepath.Join(t.binDir(), "testbed") }

@@ -49,6 +49,7 @@ func upFlags(f *flag.FlagSet, o *options) {
 	f.Var(list{&o.up.podCIDRs}, "pod-cidr", "pod `CIDR` of new clusters, or cluster=CIDR; may be repeated")
 	f.Var(list{&o.up.serviceCIDRs}, "service-cidr", "service `CIDR` of new clusters, or cluster=CIDR; may be repeated")
 	f.Var(list{&o.up.cnis}, "cni", "`shape` of the pod network of new clusters, bridge, pool, flannel or policies, or cluster=shape; may be repeated")
+	f.Var(list{&o.up.kubernetes}, "kubernetes", "`version` of Kubernetes, as 1.36, or cluster=version; may be repeated; a cluster that exists goes to the next one")
 	f.Var(list{&o.up.images}, "image", "`archive` or built image that every node of new clusters gets; may be repeated")
 	for flagName, program := range map[string]string{
 		"apiserver-arg": "kube-apiserver", "kcm-arg": "kube-controller-manager", "scheduler-arg": "kube-scheduler",
@@ -56,6 +57,10 @@ func upFlags(f *flag.FlagSet, o *options) {
 	} {
 		f.Var(programArgs{o.up.args, program}, flagName, "`argument` of "+program+" in new clusters, as --flag=value; may be repeated")
 	}
+}
+
+func buildFlags(f *flag.FlagSet, o *options) {
+	f.Var(list{&o.up.kubernetes}, "kubernetes", "also this `version` of Kubernetes, as 1.36; may be repeated")
 }
 
 func downFlags(f *flag.FlagSet, o *options) {
@@ -76,7 +81,7 @@ func splitNames(s string) []string {
 
 func runDeps(ctx context.Context, _ Testbed, _ options, _ []string) error { return installDeps(ctx) }
 
-func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
+func runBuild(ctx context.Context, t Testbed, o options, names []string) error {
 	began := time.Now()
 	known := artifactNames(allArtifacts())
 	for _, name := range names {
@@ -87,6 +92,13 @@ func runBuild(ctx context.Context, t Testbed, _ options, names []string) error {
 	artifacts := defaultArtifacts()
 	if len(names) > 0 {
 		artifacts = namedArtifacts(names)
+	}
+	for _, version := range o.up.kubernetes {
+		r, err := releaseOf(version)
+		if err != nil {
+			return err
+		}
+		artifacts = append(artifacts, kubernetesArtifacts(r)...)
 	}
 	cache, err := t.lockCache(ctx)
 	if err != nil {
@@ -297,7 +309,7 @@ func runStatus(ctx context.Context, t Testbed, _ options, _ []string) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tADDRESS\tPODS\tSTATE\tPROGRAMS")
+	fmt.Fprintln(w, "NODE\tKUBERNETES\tADDRESS\tPODS\tSTATE\tPROGRAMS")
 	for _, c := range clusters {
 		admin, err := adminClient(t.pkiDir(c), fmt.Sprintf("127.0.0.1:%d", c.Port))
 		if err != nil {
@@ -308,7 +320,7 @@ func runStatus(ctx context.Context, t Testbed, _ options, _ []string) error {
 			if node == controlPlane {
 				pods = fmt.Sprintf("%s services %s", c.PodCIDR, c.ServiceCIDR)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.nodeName(node), c.nodeAddr(node), pods, t.state(ctx, c, node, admin), programNames(t.supervised(c, node)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.nodeName(node), c.Kubernetes, c.nodeAddr(node), pods, t.state(ctx, c, node, admin), programNames(t.supervised(c, node)))
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -337,7 +349,7 @@ func (t Testbed) state(ctx context.Context, c Cluster, node string, admin client
 		}
 		return fmt.Sprintf("ready at 127.0.0.1:%d", c.Port)
 	}
-	ready, err := admin.nodeReady(ctx, c.nodeName(node))
+	ready, _, err := admin.nodeReady(ctx, c.nodeName(node))
 	switch {
 	case err != nil:
 		return "unknown"

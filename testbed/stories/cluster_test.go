@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -36,6 +37,8 @@ var (
 	keep = flag.Bool("keep", false, "leave the clusters running")
 	// cni is the pod network of the pair.
 	cni = flag.String("cni", "bridge", "pod network of the pair")
+	// kubernetes gives clusters a version of Kubernetes other than the default, which is built if it is missing.
+	kubernetes = flag.String("kubernetes", "", "version of Kubernetes: 1.36, or rome=1.35,milan=1.37")
 	// pair names the folder below bin/ with the state of the clusters. Runs side by side have one each.
 	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
 	// load gives nodes the image that 'make image' built. Without it they have none of Liqo.
@@ -149,6 +152,9 @@ func renew() error {
 // start starts what is not running of the clusters.
 func start() (err error) {
 	up := []string{"--clusters", "rome,milan", "--nodes", "2", "--cni", *cni, "--image", "shell", shortLived}
+	for _, version := range strings.FieldsFunc(*kubernetes, func(r rune) bool { return r == ',' }) {
+		up = append(up, "--kubernetes", version)
+	}
 	if *metrics {
 		up = append(up, "--image", "metrics-server")
 	}
@@ -167,7 +173,15 @@ func start() (err error) {
 		return err
 	}
 	milan, err = known("milan")
-	return err
+	if err != nil {
+		return err
+	}
+	var versions [2]struct{ GitVersion string }
+	if err := errors.Join(rome.read("/version", &versions[0]), milan.read("/version", &versions[1])); err != nil {
+		return err
+	}
+	fmt.Printf("clusters run: rome %s, milan %s\n", versions[0].GitVersion, versions[1].GitVersion) // read by testbed/versions
+	return nil
 }
 
 // known asks a cluster where its API server is on the network that clusters share.

@@ -110,39 +110,52 @@ func upgrade(t *testing.T, gaps map[string]time.Duration) {
 	stays("upgrade")
 	peeringIsShown(t)
 	for _, c := range []cluster{rome, milan} {
-		after := c.objects(t)
-		for _, name := range slices.Sorted(maps.Keys(before[c.name])) {
-			was, is := before[c.name][name], after[name]
-			switch {
-			case is.Metadata.UID == "" && retired[name] == "":
-				t.Errorf("%s: %s is deleted", c.name, name)
-			case is.Metadata.UID == "":
-			case is.Metadata.UID != was.Metadata.UID:
-				t.Errorf("%s: %s is recreated", c.name, name)
-			case is.Metadata.DeletionTimestamp != "":
-				t.Errorf("%s: %s is being deleted", c.name, name)
-			case is.restarts() != was.restarts():
-				t.Errorf("%s: %s restarted", c.name, name)
-			}
-		}
-		uids := map[string]bool{}
-		for _, o := range after {
-			uids[o.Metadata.UID] = true
-		}
-		for name, o := range after {
-			for _, owner := range o.Metadata.OwnerReferences {
-				if !uids[owner.UID] && before[c.name][name].Metadata.UID != "" && !passing(owner.Kind) {
-					t.Errorf("%s: %s is orphaned: its owner %s %s is gone", c.name, name, owner.Kind, owner.Name)
-				}
-			}
-		}
+		c.keeps(t, before[c.name])
 	}
+	volumesAreKept(t)
+}
+
+// volumesAreKept ends what databaseOnBoth began.
+func volumesAreKept(t *testing.T) {
+	t.Helper()
 	for _, pod := range []string{"db-0", "db-1"} {
 		if got := rome.kubectl(t, "-n", "data", "exec", pod, "--", "/echo", "cat", "/disk/name"); got != "this is "+pod {
 			t.Errorf("%s found on its volume: %s", pod, got)
 		}
 	}
 	rome.kubectl(t, "delete", "namespace", "data", patiently)
+}
+
+// keeps compares the objects of a cluster with those of before: none is gone, made again or orphaned, and no pod of
+// users restarted.
+func (c cluster) keeps(t *testing.T, before map[string]object) {
+	t.Helper()
+	after := c.objects(t)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		was, is := before[name], after[name]
+		switch {
+		case is.Metadata.UID == "" && retired[name] == "":
+			t.Errorf("%s: %s is deleted", c.name, name)
+		case is.Metadata.UID == "":
+		case is.Metadata.UID != was.Metadata.UID:
+			t.Errorf("%s: %s is recreated", c.name, name)
+		case is.Metadata.DeletionTimestamp != "":
+			t.Errorf("%s: %s is being deleted", c.name, name)
+		case is.restarts() != was.restarts():
+			t.Errorf("%s: %s restarted", c.name, name)
+		}
+	}
+	uids := map[string]bool{}
+	for _, o := range after {
+		uids[o.Metadata.UID] = true
+	}
+	for name, o := range after {
+		for _, owner := range o.Metadata.OwnerReferences {
+			if !uids[owner.UID] && before[name].Metadata.UID != "" && !passing(owner.Kind) {
+				t.Errorf("%s: %s is orphaned: its owner %s %s is gone", c.name, name, owner.Kind, owner.Name)
+			}
+		}
+	}
 }
 
 // runs waits until all of a cluster's Liqo runs with another image.
