@@ -195,7 +195,7 @@ func (c *cluster) inUse(ctx context.Context) ([]string, error) {
 		{&authv1beta1.ResourceSliceList{}, "resourceslice", "resourceslices",
 			"run '" + c.env.name + " unpeer', or 'kubectl delete rslice %s'", nil},
 		{&netv1beta1.ConfigurationList{}, "configuration", "configurations",
-			"run '" + c.env.name + " network reset', or 'kubectl delete configuration %s'", nil},
+			"run '" + c.env.name + " network reset', or 'kubectl delete configurations.networking.liqo.io %s'", nil},
 		{&ipamv1alpha1.IPList{}, "IP", "IPs", "run 'kubectl delete ips.ipam.liqo.io %s'", madeByUser},
 		{&ipamv1alpha1.NetworkList{}, "Network", "Networks", "run 'kubectl delete networks.ipam.liqo.io %s'",
 			madeByUser},

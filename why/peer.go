@@ -132,7 +132,8 @@ func networkCause(c *Cluster, peer string) *Cause {
 
 func networkFails(c *Cluster, peer, kind, namespace, name, problem string) *Cause {
 	return cause(NetworkFails, c, "%s %s/%s: %s", kind, namespace, name, problem).
-		typed("liqoctl info peer %s", peer).typed("kubectl -n %s describe %s %s", namespace, kind, name)
+		typed("liqoctl info peer %s", peer).
+		typed("kubectl -n %s describe %s.%s %s", namespace, kind, netv1beta1.GroupVersion.Group, name)
 }
 
 // accessCause returns the first object of the access between this cluster and a peer that is not
@@ -140,7 +141,8 @@ func networkFails(c *Cluster, peer, kind, namespace, name, problem string) *Caus
 func accessCause(c *Cluster, peer string) *Cause {
 	fails := func(kind, namespace, name, problem string) *Cause {
 		return cause(AccessFails, c, "%s %s/%s: %s", kind, namespace, name, problem).
-			typed("liqoctl info peer %s", peer).typed("kubectl -n %s describe %s %s", namespace, kind, name)
+			typed("liqoctl info peer %s", peer).
+			typed("kubectl -n %s describe %s.%s %s", namespace, kind, authv1beta1.GroupVersion.Group, name)
 	}
 	for _, o := range ofPeer[*authv1beta1.Tenant](c, peer) {
 		if problem := unmet(o.Status.Conditions, "Ready"); problem != "" {

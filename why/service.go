@@ -130,7 +130,7 @@ func serviceCause(in *Input, s *corev1.Service, pods []*corev1.Pod, endpoints in
 	for _, local := range pods {
 		if provider := newPod(in, local, nil).provider; provider != "" && local.Status.PodIP == "" {
 			return cause(PodWithoutAddress, c, "pod %s runs at %s, with no address in the ranges that %s announces",
-				local.Name, provider, provider).typed("kubectl get configurations -A -o yaml").
+				local.Name, provider, provider).typed("kubectl get configurations.networking.liqo.io -A -o yaml").
 				typed("liqoctl info peer %s", provider)
 		}
 	}
