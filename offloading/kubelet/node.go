@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -102,6 +103,8 @@ type node struct {
 	lease        *lease
 	certificates *certificates
 	meter        meter
+	// betaMetrics is whether the provider served metrics.k8s.io/v1beta1 last, and not v1.
+	betaMetrics atomic.Bool
 	// version is the version of the local API server, and versionRead is the time it was last read.
 	version     string
 	versionRead time.Time

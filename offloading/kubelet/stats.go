@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -31,7 +32,8 @@ import (
 // metricsTime limits one query of the provider's metrics API.
 const metricsTime = 5 * time.Second
 
-// podMetrics holds the metrics of a pod from the metrics API (metrics.k8s.io/v1beta1).
+// podMetrics holds the metrics of a pod from the metrics API. Its versions v1 (Kubernetes 1.37) and
+// v1beta1 have the same fields (k8s.io/metrics).
 type podMetrics struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -156,9 +158,29 @@ func (n *node) measure(ctx context.Context) measurement {
 	return n.meter.take(pods)
 }
 
+// errNotServed reports that the provider does not serve a version of the metrics API.
+var errNotServed = errors.New("ask for metrics: not served")
+
+// podMetrics queries the metrics of a remote namespace in the version that served the last query,
+// first v1, and in the other one if that is not served.
 func (n *node) podMetrics(ctx context.Context, namespace string) ([]podMetrics, error) {
+	beta := n.betaMetrics.Load()
+	list, err := n.podMetricsIn(ctx, namespace, beta)
+	if errors.Is(err, errNotServed) {
+		if list, err = n.podMetricsIn(ctx, namespace, !beta); err == nil {
+			n.betaMetrics.Store(!beta)
+		}
+	}
+	return list, err
+}
+
+func (n *node) podMetricsIn(ctx context.Context, namespace string, beta bool) ([]podMetrics, error) {
 	selector := url.Values{"labelSelector": {api.LabelNodeName + "=" + n.Flags.NodeName}}
-	address := n.Peer.Config().Host + "/apis/metrics.k8s.io/v1beta1/namespaces/" + namespace + "/pods?" +
+	version := "v1"
+	if beta {
+		version = "v1beta1"
+	}
+	address := n.Peer.Config().Host + "/apis/metrics.k8s.io/" + version + "/namespaces/" + namespace + "/pods?" +
 		selector.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -170,7 +192,11 @@ func (n *node) podMetrics(ctx context.Context, namespace string) ([]podMetrics, 
 		return nil, fmt.Errorf("ask for metrics: %w", err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, errNotServed
+	default:
 		return nil, fmt.Errorf("ask for metrics: %s", resp.Status)
 	}
 	var list struct {

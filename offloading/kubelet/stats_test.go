@@ -5,6 +5,11 @@ package kubelet
 
 import (
 	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +18,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/liqo-go/liqo/internal/remote"
 )
 
 // measured returns a response of the provider's metrics API.
@@ -23,6 +32,60 @@ func measured(t *testing.T, items string) []podMetrics {
 		t.Fatal(err)
 	}
 	return pods
+}
+
+// TestMetricsOfAnyVersion: a provider gets another metrics server, and one more. What served last is asked first.
+func TestMetricsOfAnyVersion(t *testing.T) {
+	t.Parallel()
+	var served, asked []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		version := strings.Split(r.URL.Path, "/")[3]
+		asked = append(asked, version)
+		if !slices.Contains(served, version) {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"items": [{"metadata": {"name": %q}}]}`, version)
+	}))
+	defer server.Close()
+	text, err := clientcmd.Write(clientcmdapi.Config{
+		CurrentContext: "c",
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "rome", AuthInfo: "milan"}},
+		Clusters: map[string]*clientcmdapi.Cluster{"rome": {
+			Server:                   server.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"milan": {Token: "t"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := remote.New(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Options: Options{Flags: NewFlags(), Peer: peer}}
+	for _, c := range []struct {
+		served       []string
+		asked, first string
+	}{
+		{[]string{"v1", "v1beta1"}, "v1", "v1"},
+		{[]string{"v1beta1"}, "v1 v1beta1", "v1beta1"},
+		{[]string{"v1beta1"}, "v1beta1", "v1beta1"},
+		{nil, "v1beta1 v1", ""},
+		{[]string{"v1"}, "v1beta1 v1", "v1"},
+		{[]string{"v1"}, "v1", "v1"},
+	} {
+		served, asked = c.served, nil
+		list, err := n.podMetrics(t.Context(), "demo-milan")
+		first := ""
+		if len(list) > 0 {
+			first = list[0].Metadata.Name
+		}
+		if got := strings.Join(asked, " "); got != c.asked || first != c.first || (err == nil) != (c.first != "") {
+			t.Errorf("with %v served: asked %s, got metrics of %q, error %v", c.served, got, first, err)
+		}
+	}
 }
 
 // TestMetricsAreWhatMetricsServerWants checks what metrics-server requires of a kubelet: two points
