@@ -65,8 +65,9 @@ type world struct {
 	options      reflection.Options
 }
 
-func newWorld(t *testing.T) *world {
-	rome, milan := apitest.Start(t), apitest.Start(t)
+func newWorld(t *testing.T) *world { return newWorldOf(t, apitest.Start(t), apitest.Start(t)) }
+
+func newWorldOf(t *testing.T, rome, milan *apitest.Server) *world {
 	w := &world{T: t}
 	w.home, w.remote = clientOf(t, rome), clientOf(t, milan)
 	w.options = reflection.Options{

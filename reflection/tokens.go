@@ -5,6 +5,7 @@ package reflection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,15 +22,19 @@ import (
 
 // gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
 // their lifetime has passed. They are bound to the pod, and become invalid when it is deleted. For
-// the first pod that reads ClusterTrustBundles, trust has them put into the View.
+// the first pod that reads ClusterTrustBundles, trust has them put into the View. A home cluster
+// that serves none keeps new pods waiting, and not one that has tokens already: it was started by
+// a version that left bundles to the provider.
 func gatherTokens(home client.Client, trust func(context.Context) error) GatherFunc {
 	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
 		if v.Trust == nil && translate.ReadsTrust(pod) {
-			if err := trust(ctx); err != nil {
+			switch err := trust(ctx); {
+			case err == nil:
+				return 0, errNotOurs // the new View enqueues it again
+			case !errors.Is(err, errNoTrust) || !translate.HasTokens(pod, secret):
 				return 0, err
 			}
-			return 0, errNotOurs // the new View enqueues it again
 		}
 		sources := translate.TokenSources(pod, *v)
 		if len(sources) == 0 {

@@ -353,6 +353,10 @@ func (v *viewer) ownAddresses(ctx context.Context, out *translate.View) error {
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=clustertrustbundles,verbs=get;list;watch
 
+// errNoTrust reports that the home cluster serves no ClusterTrustBundles.
+var errNoTrust = errors.New("the pod projects ClusterTrustBundles, and this cluster does not serve them as " +
+	"certificates.k8s.io/v1; upgrade it to Kubernetes 1.37, or remove the projection")
+
 // wantTrust has the ClusterTrustBundles watched and put into the views. Clusters before 1.37 do not
 // serve them, and few pods read one, so this waits for the first pod that does.
 func (v *viewer) wantTrust(ctx context.Context) error {
@@ -362,8 +366,7 @@ func (v *viewer) wantTrust(ctx context.Context) error {
 	err := v.home.List(ctx, &certificatesv1.ClusterTrustBundleList{}, client.Limit(1))
 	switch {
 	case apierrors.IsNotFound(err):
-		return errors.New("the pod reads ClusterTrustBundles, and this cluster has none of certificates.k8s.io/v1; " +
-			"Kubernetes 1.37 has")
+		return errNoTrust
 	case err != nil:
 		return fmt.Errorf("list ClusterTrustBundles: %w", err)
 	}

@@ -310,8 +310,8 @@ func (w *worker) patchFinalizers(ctx context.Context, key types.NamespacedName, 
 	return nil
 }
 
-// failed reports a failure that users can resolve: the peer answered and refused. It returns the
-// error, so that the caller retries; nil stays nil.
+// failed reports a failure that users can resolve: an API server answered and refused, or lacks what
+// the object needs. It returns the error, so that the caller retries; nil stays nil.
 func (w *worker) failed(ctx context.Context, home client.Object, key types.NamespacedName, err error) error {
 	var answered apierrors.APIStatus
 	switch {
@@ -319,7 +319,7 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 		w.setMessage(key, "")
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		// The cache was stale: its event starts the next reconcile.
-	case errors.Is(err, errNameTaken), errors.As(err, &answered):
+	case errors.Is(err, errNameTaken), errors.Is(err, errNoTrust), errors.As(err, &answered):
 		w.recordEvent(ctx, home, key, reasonFailed, w.failure(err))
 	default:
 		return w.logged(ctx, key, err)

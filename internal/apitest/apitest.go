@@ -64,6 +64,8 @@ type Server struct {
 	// lease is the connection to the process that shares the server; nil for a server of this
 	// process.
 	lease net.Conn
+	// flags are further flags of kube-apiserver. A server with flags serves one test only.
+	flags []string
 }
 
 // ConfigFor returns a configuration that authenticates as another user, with only the rights bound
@@ -76,12 +78,13 @@ func (s *Server) ConfigFor(user string, groups ...string) *rest.Config {
 
 // Start returns a server with only the CRDs installed, for use until the test ends. It fails the
 // test if the binaries are missing or the server does not start. A test that fails prints the last
-// lines that the server wrote meanwhile.
-func Start(t testing.TB) *Server {
+// lines that the server wrote meanwhile. With further flags of kube-apiserver, tests play clusters
+// that serve less; such a server is started for this test only.
+func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	s, err := take(ctx)
+	s, err := take(ctx, flags)
 	if err != nil && ctx.Err() != nil {
 		t.Fatal(patience.GaveUp("an API server", err))
 	}
@@ -110,17 +113,20 @@ func (s *Server) Stop() {
 }
 
 // launch starts a server and installs the CRDs. It retries if the processes end early.
-func launch(ctx context.Context) (*Server, error) {
+func launch(ctx context.Context, flags []string) (*Server, error) {
 	present := installed.Load()
-	s, err := start(ctx, present)
+	s, err := start(ctx, present, flags)
 	for try := 1; err != nil && try < startTries && ctx.Err() == nil; try++ {
 		fmt.Fprintf(os.Stderr, "start API server again: %v\n", err)
-		s, err = start(ctx, present)
+		s, err = start(ctx, present, flags)
 	}
 	if err != nil {
 		return nil, err
 	}
 	now, err := installCRDs(ctx, s.Config, present)
+	if err == nil && len(flags) > 0 {
+		return s, nil // its first state is of no use to others
+	}
 	if err == nil {
 		err = s.state.record(ctx, present)
 	}
@@ -136,7 +142,7 @@ func launch(ctx context.Context) (*Server, error) {
 }
 
 // start starts a server that finds an installation in its etcd, if there is one.
-func start(ctx context.Context, present *installation) (_ *Server, err error) {
+func start(ctx context.Context, present *installation, flags []string) (_ *Server, err error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -170,7 +176,7 @@ func start(ctx context.Context, present *installation) (_ *Server, err error) {
 			kill()
 		}
 	}()
-	s := &Server{kill: kill, log: logFile(dir, "kube-apiserver"), caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
+	s := &Server{kill: kill, flags: flags, log: logFile(dir, "kube-apiserver"), caKey: pki.caKey, state: state{etcd: "http://" + loopback(ports[0])}, Config: &rest.Config{
 		Host:            "https://" + loopback(ports[2]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: pki.ca, CertData: pki.clientCert, KeyData: pki.clientKey},
 		// The client of a test has no rate limit.
@@ -191,7 +197,7 @@ func start(ctx context.Context, present *installation) (_ *Server, err error) {
 			return nil, fmt.Errorf("etcd: %s\n%w", tail(dir, "etcd"), err)
 		}
 	}
-	if err := spawn("kube-apiserver", apiServerArgs(dir, ports[0], ports[2])); err != nil {
+	if err := spawn("kube-apiserver", append(apiServerArgs(dir, ports[0], ports[2]), flags...)); err != nil {
 		return nil, err
 	}
 	return s, waitReady(ctx, s.Config, dir)

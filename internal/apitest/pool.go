@@ -24,8 +24,11 @@ var idle struct {
 	servers []*Server
 }
 
-// take returns a shared server, an idle one of this process, or a new one.
-func take(ctx context.Context) (*Server, error) {
+// take returns a shared server, an idle one of this process, or a new one: always that for flags.
+func take(ctx context.Context, flags []string) (*Server, error) {
+	if len(flags) > 0 {
+		return launch(ctx, flags)
+	}
 	if socket := os.Getenv(shareVariable); socket != "" && strings.HasSuffix(socket, network()) {
 		return borrow(ctx, socket)
 	}
@@ -37,7 +40,7 @@ func take(ctx context.Context) (*Server, error) {
 		return s, nil
 	}
 	idle.Unlock()
-	return launch(ctx)
+	return launch(ctx, nil)
 }
 
 // give returns a server for the next test and resets it. One that cannot be reset is stopped.
@@ -47,6 +50,10 @@ func give(s *Server) error {
 	}
 	if s.lease != nil {
 		return giveBack(s.lease)
+	}
+	if len(s.flags) > 0 {
+		s.Stop()
+		return nil
 	}
 	reset, err := s.reset()
 	if !reset {

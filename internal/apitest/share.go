@@ -83,7 +83,7 @@ func lend(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
-	s, err := take(ctx)
+	s, err := take(ctx, nil)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "share API servers: %v\n", err) // the borrower may have given up
 		_ = json.NewEncoder(conn).Encode(offer{Error: err.Error()})

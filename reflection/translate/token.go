@@ -59,10 +59,15 @@ func TokenSources(home *corev1.Pod, v View) []TokenSource {
 	return out
 }
 
+// HasTokens reports whether a Secret is of this pod, and not of a former one of its name.
+func HasTokens(home *corev1.Pod, remote *corev1.Secret) bool {
+	return remote != nil && remote.Annotations[api.AnnotationServiceAccountForPodUID] == string(home.UID)
+}
+
 // TokenRefresh returns when the tokens of a Secret are to be requested again: after 80 % of the
 // shortest lifetime, which the home API server may have shortened. The zero time means immediately.
 func TokenRefresh(home *corev1.Pod, remote *corev1.Secret, sources []TokenSource) time.Time {
-	if remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID) {
+	if !HasTokens(home, remote) {
 		return time.Time{}
 	}
 	expires, err := time.Parse(time.RFC3339, remote.Annotations[api.AnnotationServiceAccountExpiration])
@@ -155,9 +160,14 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
-	ofAnother := remote == nil || remote.Annotations[api.AnnotationServiceAccountForPodUID] != string(home.UID)
-	if ofAnother || len(v.Tokens) > 0 {
+	if isNew := !HasTokens(home, remote); isNew || len(v.Tokens) > 0 {
+		former := out.Data
 		out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
+		for key, file := range former {
+			if !isNew && strings.HasPrefix(key, trustPrefix) {
+				out.Data[key] = file
+			}
+		}
 		bringTokens(out, v.Tokens)
 		remote = nil
 	} else {
@@ -167,7 +177,7 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 			}
 		}
 	}
-	if trust {
+	if trust && v.Trust != nil {
 		bringTrust(out, remote, trustAnchors(home, v.Trust))
 	}
 	return out

@@ -87,7 +87,7 @@ type View struct {
 	// storage.
 	StorageClass *string
 	// Trust holds the ClusterTrustBundles of the home cluster, sorted by name; nil = no pod has read one
-	// yet.
+	// yet, or the cluster serves none.
 	Trust []certificatesv1.ClusterTrustBundle
 
 	// AllowList reflects only objects marked for it; false = all but those marked against it.
