@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
 	"github.com/liqo-go/liqo/internal/apitest"
@@ -26,6 +27,11 @@ func TestOlderKubernetes(t *testing.T) {
 		here := *w
 		here.T = t
 		tokensWithoutTrust(t, &here)
+	})
+	t.Run("the name of a Service is refused", func(t *testing.T) {
+		here := *w
+		here.T = t
+		serviceNameIsRefused(t, &here)
 	})
 }
 
@@ -74,5 +80,27 @@ func tokensWithoutTrust(t *testing.T, w *world) {
 	w.must("read", w.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: api.ServiceAccountTokenSecretName("next")}, &secret))
 	if got := string(secret.Data["api.token"]); got != "expired" {
 		t.Errorf("the Secret of the former pod has the token %q of one that waits", got)
+	}
+}
+
+// serviceNameIsRefused: names may begin with a digit from 1.36 on. The user is told once, and other Services follow.
+func serviceNameIsRefused(t *testing.T, w *world) {
+	defer w.reflect()()
+	service := func(name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: homeNS}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	}
+	refused := service("1web")
+	w.create(w.home, refused)
+	w.event("1web", "FailedReflection", `metadata.name: Invalid value: "1web": a DNS-1035 label must`)
+	refused.Labels = map[string]string{"try": "again"}
+	w.must("update", w.home.Update(t.Context(), refused))
+	w.create(w.home, service("web"))
+	w.exists(w.remote, &corev1.Service{}, remoteNS, "web")
+	var events corev1.EventList
+	w.must("list events", w.home.List(t.Context(), &events, client.InNamespace(homeNS)))
+	for _, e := range events.Items {
+		if e.InvolvedObject.Name == "1web" && (e.Reason != "FailedReflection" || e.Count != 1) {
+			t.Errorf("%d times %s: %s", e.Count, e.Reason, e.Message)
+		}
 	}
 }
