@@ -1467,6 +1467,16 @@ func endpointsElsewhereAreReflected(t *testing.T, w *world) {
 	var other corev1.Service
 	w.exists(w.remote, &other, remoteNS, busy.Name, func() error { return equal(true, other.Spec.ClusterIP != busy.Spec.ClusterIP) })
 
+	// An API server takes a slice of host names, which name nothing at a connected provider. The user is told.
+	w.create(w.home, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "web-hosts", Namespace: homeNS, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeFQDN,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"web.example.com"}}},
+	})
+	w.event("web-hosts", "FailedReflection", "web.example.com is a host name")
+	var hosts offv1beta1.ShadowEndpointSlice
+	w.exists(w.remote, &hosts, remoteNS, "web-hosts", func() error { return equal(0, len(hosts.Spec.Template.Endpoints)) })
+
 	addresses := func(want ...string) {
 		t.Helper()
 		w.exists(w.remote, &remote, remoteNS, "web-1", func() error {

@@ -219,6 +219,10 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 	for i, text := range addresses {
 		out[i] = text
 		addr, err := netip.ParseAddr(text)
+		if err != nil && v.Networked {
+			return nil, fmt.Errorf("%s is a host name, and a connected provider takes only addresses of this "+
+				"cluster's ranges, so its endpoint is left out; a Service of type ExternalName may name a host", text)
+		}
 		if err != nil || v.atHome(addr) {
 			continue // a host name (FQDN slices) or a home pod
 		}
