@@ -755,6 +755,20 @@ func (k cluster) isAnEndpoint(t *testing.T, pod *corev1.Pod) {
 	}
 	k.says(t, pod, func() { pod.Status.PodIP, pod.Status.PodIPs = "10.20.0.6", []corev1.PodIP{{IP: "10.20.0.6"}} })
 	leads(0)
+
+	// A slice is planned again when a node gets an address that one of its endpoints has.
+	shadow = &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "far", Namespace: pod.Namespace}}
+	shadow.Spec.Template = offloadingv1beta1.EndpointSliceTemplate{
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.30.0.7"}}},
+	}
+	k.create(t, shadow)
+	leads(1)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9"}}
+	k.create(t, node)
+	k.says(t, node, func() {
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.30.0.7"}}
+	})
+	leads(0)
 }
 
 // refuseNamespace lets a policy of the cluster refuse a namespace.

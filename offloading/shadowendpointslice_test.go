@@ -68,24 +68,25 @@ func TestAttackSlicesThatFollowPods(t *testing.T) {
 			t.Errorf("pod %s is followed by (-want +got):\n%s", name, diff)
 		}
 	}
-	named := []string{"10.0.0.1", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}
-	for consumer, want := range map[string][]string{"rome": named[:3], "bari": named[3:4], "": nil} {
+	for consumer, want := range map[string]map[string]string{
+		"rome": {"10.0.0.1": "node-of-first", "10.0.0.2": "node-of-second", "fd00::2": "node-of-second"},
+		"bari": {"10.0.0.3": "node-of-third"},
+		"":     {},
+	} {
 		var addresses []netip.Addr
-		for _, text := range named {
+		for _, text := range []string{"10.0.0.1", "10.0.0.2", "fd00::2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"} {
 			addresses = append(addresses, netip.MustParseAddr(text))
 		}
 		found, err := nodesOf(t.Context(), r, consumer, addresses)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, address := range addresses {
-			if found[address] == "node-2" {
-				got = append(got, address.String())
-			}
+		got := map[string]string{}
+		for address, node := range found {
+			got[address.String()] = node
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("addresses of %q (-want +got):\n%s", consumer, diff)
+			t.Errorf("nodes of addresses of %q (-want +got):\n%s", consumer, diff)
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (p provider) pod(namespace, name, managedBy string, addresses ...string) *c
 	p.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	pod.Labels = map[string]string{api.LabelManagedBy: managedBy}
-	pod.Spec = corev1.PodSpec{NodeName: "node-2", Containers: []corev1.Container{{Name: "c", Image: "image"}}}
+	pod.Spec = corev1.PodSpec{NodeName: "node-of-" + name, Containers: []corev1.Container{{Name: "c", Image: "image"}}}
 	c := p.create(pod)
 	for _, address := range addresses {
 		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: address})
