@@ -44,7 +44,7 @@ import (
 
 // TestUpgradeKeepsObjects runs all controllers on the objects of two peered clusters of a former
 // version, with pods and volumes on both. Nothing is deleted, created again or restarted.
-// TestUpgrade of testbed/stories has recorded the objects (-record), and upgrades real clusters the
+// TestTimedUpgrade of testbed/stories has recorded the objects (-record), and upgrades real clusters the
 // same way.
 func TestUpgradeKeepsObjects(t *testing.T) {
 	t.Parallel()

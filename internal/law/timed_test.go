@@ -34,7 +34,6 @@ var timedExceptions = map[string]string{
 	"reflection: aLoudProviderIsHeardALittleAtATime":    "events per elapsed time: slowness allows more",
 	"testbed/e2e: eventually":                           "gives up after it",
 	"testbed/e2e: killUp":                               "gives up after it",
-	"testbed/stories: bothVersions":                     "holds for a while: a slow machine looks less often",
 }
 
 // elapsed matches the calls that return elapsed time, or compare the present with another time.

@@ -21,13 +21,13 @@ import (
 // former is the commit of the version that users upgrade from: the last one that trusted its peers.
 const former = "d687f03e64cab20c18e068eac59ef5f856fa24ef"
 
-// record makes TestUpgrade write the objects of the former version for the test of cmd/liqo-control.
+// record makes TestTimedUpgrade write the objects of the former version for the test of cmd/liqo-control.
 var record = flag.Bool("record", false, "write what the former version made to cmd/liqo-control/testdata/upgrade")
 
-// TestUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other,
+// TestTimedUpgrade takes two peered clusters with pods and volumes from a former version to this one, one after the other,
 // and on to a next one. It builds the former version from the history of the repository, so it is part of `make soak`
 // only.
-func TestUpgrade(t *testing.T) {
+func TestTimedUpgrade(t *testing.T) {
 	beginNew(t)
 	former, next := map[string]time.Duration{}, map[string]time.Duration{}
 	tellAll(t, []story{
