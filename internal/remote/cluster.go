@@ -10,10 +10,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/internal/fields"
 )
 
 // Cluster holds the client of one API server, a peer's or the local one, and makes its caches.
@@ -51,11 +54,29 @@ func (c *Cluster) NewCache(o cache.Options) (cache.Cache, error) {
 
 // Ready requests the API server's /readyz; nil = it is ready.
 func (c *Cluster) Ready(ctx context.Context) error {
-	asking, err := discovery.NewDiscoveryClientForConfigAndClient(c.RESTConfig, c.HTTP)
+	asking, err := c.asking()
 	if err != nil {
-		return fmt.Errorf("make client of %s: %w", c.RESTConfig.Host, err)
+		return err
 	}
-	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	return asking.Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// Fields reads the OpenAPI document of a group and version.
+func (c *Cluster) Fields(ctx context.Context, gv schema.GroupVersion) (fields.Document, error) {
+	asking, err := c.asking()
+	if err != nil {
+		return fields.Document{}, err
+	}
+	return fields.Read(ctx, asking, gv)
+}
+
+// asking returns a client for requests that are about no object.
+func (c *Cluster) asking() (rest.Interface, error) {
+	out, err := discovery.NewDiscoveryClientForConfigAndClient(c.RESTConfig, c.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", c.RESTConfig.Host, err)
+	}
+	return out.RESTClient(), nil
 }
 
 // StaticMapper maps every kind of the scheme to the resource of the usual name; all kinds in use

@@ -1,0 +1,156 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fields finds the fields of a kind that an API server has and a Go type lacks. Decoding
+// drops such fields without an error. It does not decide what becomes of them.
+//
+//	OpenAPI of the API server ─▶ Read ─▶ Missing ◀─ Go type
+//	object as JSON ─▶ Lost ◀─ Set ◀─────────┘
+package fields
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Document is the part of an OpenAPI v3 document that names the fields of kinds.
+type Document struct {
+	Components struct {
+		Schemas map[string]Schema `json:"schemas"`
+	} `json:"components"`
+}
+
+// Schema is the part of an OpenAPI v3 schema that names fields. Values of maps are left out: those of
+// the reflected kinds have no fields.
+type Schema struct {
+	Ref        string            `json:"$ref"`
+	AllOf      []Schema          `json:"allOf"`
+	Properties map[string]Schema `json:"properties"`
+	Items      *Schema           `json:"items"`
+	Default    any               `json:"default"`
+	Kinds      []struct {
+		Group, Version, Kind string
+	} `json:"x-kubernetes-group-version-kind"`
+}
+
+// Set holds fields by their paths, like "spec.containers.image", with their defaults; nil = none is
+// known.
+type Set map[string]any
+
+// Read reads the document of a group and version from an API server. Every authenticated user may,
+// by the ClusterRole system:discovery.
+func Read(ctx context.Context, c rest.Interface, gv schema.GroupVersion) (d Document, err error) {
+	path := "/openapi/v3/apis/" + gv.String()
+	if gv.Group == "" {
+		path = "/openapi/v3/api/" + gv.Version
+	}
+	body, err := c.Get().AbsPath(path).SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return d, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(&d); err != nil {
+		return d, fmt.Errorf("decode %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// Missing returns the fields of a kind, without metadata and status, that t lacks. t is a struct. A
+// kind that the document lacks has none.
+func (d Document) Missing(gvk schema.GroupVersionKind, t reflect.Type) Set {
+	out := Set{}
+	for _, s := range d.Components.Schemas {
+		for _, k := range s.Kinds {
+			if (schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}) != gvk {
+				continue
+			}
+			for name, property := range s.Properties {
+				if name != "metadata" && name != "status" && name != "apiVersion" && name != "kind" {
+					d.compare(out, name, property, named(t)[name], nil)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// compare adds to out the fields at and below a path that t lacks; nil = it lacks the path. within
+// holds the references that lead to s: a recursive schema is compared once.
+func (d Document) compare(out Set, path string, s Schema, t reflect.Type, within []string) {
+	if t == nil {
+		out[path] = s.Default
+		return
+	}
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if s.Ref != "" && !slices.Contains(within, s.Ref) {
+		within = append(slices.Clone(within), s.Ref)
+		d.compare(out, path, d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")], t, within)
+	}
+	for _, part := range s.AllOf {
+		d.compare(out, path, part, t, within)
+	}
+	if s.Items != nil {
+		d.compare(out, path, *s.Items, t, within)
+	}
+	if t.Kind() != reflect.Struct || len(s.Properties) == 0 {
+		return
+	}
+	known := named(t)
+	for name, property := range s.Properties {
+		d.compare(out, path+"."+name, property, known[name], within)
+	}
+}
+
+// named returns the types of the fields of a struct by their names in JSON.
+func named(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			out[name] = f.Type
+		}
+	}
+	return out
+}
+
+// Lost returns the fields among missing that an object sets, sorted. A field with its default is not
+// set; API servers also have defaults that their OpenAPI does not name.
+func (s Set) Lost(object map[string]any) (paths []string) {
+	for path, byDefault := range s {
+		for _, value := range valuesAt(object, strings.Split(path, ".")) {
+			if byDefault == nil || fmt.Sprint(value) != fmt.Sprint(byDefault) { // numbers differ in type
+				paths = append(paths, path)
+				break
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// valuesAt returns the values at a path, in all elements of the lists on it.
+func valuesAt(value any, path []string) (out []any) {
+	if list, ok := value.([]any); ok && len(path) > 0 {
+		for _, element := range list {
+			out = append(out, valuesAt(element, path)...)
+		}
+		return out
+	}
+	if len(path) == 0 {
+		return []any{value}
+	}
+	object, _ := value.(map[string]any)
+	if below, ok := object[path[0]]; ok {
+		return valuesAt(below, path[1:])
+	}
+	return nil
+}
