@@ -76,6 +76,8 @@ type Config struct {
 	Synced func(kind string)
 
 	metrics *metrics
+	// newer knows which fields of the kinds our types lack; nil = none.
+	newer *newer
 }
 
 // EventFunc writes an event on a home object; level is Normal or Warning.
@@ -127,6 +129,9 @@ func New(c Config) (*Engine, error) {
 			return nil, err
 		}
 		c.metrics = m
+	}
+	if c.newer == nil {
+		c.newer = newNewer()
 	}
 	e, peer := &Engine{Config: c, namespaces: map[string]*namespace{}}, peerBudget()
 	for _, kind := range c.Kinds {
@@ -221,6 +226,15 @@ func (e *Engine) SetView(ctx context.Context, view translate.View) error {
 		w.enqueueAll(ctx)
 	}
 	return nil
+}
+
+// enqueueAll enqueues all home objects.
+func (e *Engine) enqueueAll(ctx context.Context) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, w := range e.kinds {
+		w.enqueueAll(ctx)
+	}
 }
 
 // setOwn sets a view in which only Own differs, and enqueues the objects of kinds with a Report:

@@ -297,6 +297,7 @@ func TestReflection(t *testing.T) {
 		{"a volume at the provider grows", aVolumeAtTheProviderGrows},
 		{"an API server that starts refuses, and keeps nothing", aStartingAPIServerRefusesAndKeepsNothing},
 		{"a pod says that it uses objects of the provider", aPodSaysThatItUsesObjectsOfTheProvider},
+		{"fields that are newer than our types are named", fieldsThatAreNewerThanOurTypesAreNamed},
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"names are kept apart", namesAreKeptApart},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -77,6 +79,8 @@ type Options struct {
 	Lease elect.Times
 	// Pods caches the pods of the virtual node, and is started by Run; nil = Run calls PodsOf.
 	Pods cache.Cache
+	// Upgraded receives a value when the version of the home API server has changed; nil = never.
+	Upgraded <-chan struct{}
 	// Metrics registers the counters; nil = they are not registered.
 	Metrics prometheus.Registerer
 }
@@ -114,10 +118,12 @@ func Run(ctx context.Context, o Options) error {
 			cancel(fmt.Errorf("list pods of node %s: %w", o.Node, err))
 		}
 		r.shared.names.restore(pods.Items, o.Reflectors)
+		r.compare(ctx)
 		start(r.own.Run)
 		start(r.back.Run)
 		start(r.shared.run)
 		start(func(ctx context.Context) error { return r.viewer.run(ctx, r.see) })
+		start(func(ctx context.Context) error { return r.compareAgain(ctx, o.Upgraded) })
 	}
 	running.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -134,6 +140,8 @@ type runner struct {
 	viewer *viewer
 	pods   cache.Cache // the pods of the virtual node
 	events recorders
+	kinds  []Kind // of own and shared
+	newer  *newer // of own and shared
 }
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
@@ -170,14 +178,18 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: provider, Events: r.events.of(s), metrics: m}
+	r.newer = newNewer()
+	c := Config{Peer: o.Provider, Node: o.Node, Home: home, Remote: provider, Events: r.events.of(s), metrics: m,
+		newer: r.newer}
 	names := &foreign{since: map[foreignName]metav1.Time{}}
 	c.Kinds = podKinds(o, home, r.pods, names, r.viewer.wantTrust)
 	if r.own, err = New(c); err != nil {
 		return nil, err
 	}
 	names.changed = func(namespace string) { r.own.enqueueNamespace(ctx, namespace) }
+	r.kinds = c.Kinds
 	c.Kinds = namespaceKinds(o, home, names)
+	r.kinds = slices.Concat(r.kinds, c.Kinds)
 	r.shared = &shared{
 		make:    func() (*Engine, error) { return New(c) },
 		leases:  clients.CoordinationV1(),
@@ -211,10 +223,38 @@ func (r *runner) see(ctx context.Context, view translate.View) error {
 	return r.shared.see(ctx, view)
 }
 
+// compare finds the fields that the home API server has and our types lack, and reports whether the
+// result has changed. After an error the former result stays.
+func (r *runner) compare(ctx context.Context) (changed bool) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	changed, err := r.newer.read(ctx, r.own.Home, r.kinds)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "compare fields, those that this Liqo does not know are lost without notice")
+	}
+	return changed
+}
+
+// compareAgain compares the fields after each upgrade of the home API server, and then enqueues all
+// objects, until ctx ends.
+func (r *runner) compareAgain(ctx context.Context, upgraded <-chan struct{}) error {
+	for {
+		select {
+		case <-upgraded:
+			if r.compare(ctx) {
+				r.own.enqueueAll(ctx)
+				r.shared.enqueueAll(ctx)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // reversed returns the configuration of an engine with the clusters swapped, which writes no events
 // about events.
 func (c Config) reversed() Config {
-	c.Home, c.Remote, c.Events = c.Remote, c.Home, nil
+	c.Home, c.Remote, c.Events, c.newer = c.Remote, c.Home, nil, nil
 	return c
 }
 

@@ -95,6 +95,16 @@ func (s *shared) origin(ctx context.Context, kind string, key types.NamespacedNa
 	return e.origin(ctx, kind, key)
 }
 
+// enqueueAll enqueues all home objects during a term of this process.
+func (s *shared) enqueueAll(ctx context.Context) {
+	s.mu.Lock()
+	e := s.engine
+	s.mu.Unlock()
+	if e != nil {
+		e.enqueueAll(ctx)
+	}
+}
+
 // reflect runs an engine until ctx ends.
 func (s *shared) reflect(ctx context.Context) error {
 	e, err := s.make()

@@ -139,7 +139,7 @@ func get(
 	return ctl.Optional(ctx, r, key, prototype.DeepCopyObject().(client.Object)) // prototypes are empty
 }
 
-// push reconciles the remote object. It sets in v what Gather reads.
+// push reconciles the remote object. It sets in v what Gather reads, and Lost.
 func (w *worker) push(
 	ctx context.Context, ns *namespace, key types.NamespacedName, o Objects, v *translate.View,
 ) (after time.Duration, err error) {
@@ -148,6 +148,9 @@ func (w *worker) push(
 			return 0, w.release(ctx, key, o.Home)
 		}
 		return 0, cmp.Or(w.removeRemote(ctx, key, o.Remote), w.release(ctx, key, o.Home))
+	}
+	if v.Lost, err = w.lost(ctx, key, o.Home); err != nil {
+		return 0, w.failed(ctx, o.Home, key, localError{err})
 	}
 	if w.Gather != nil {
 		switch after, err = w.Gather(ctx, ns.home, o, v); {
@@ -158,6 +161,13 @@ func (w *worker) push(
 		}
 	}
 	want, complaint := w.Push(o, *v)
+	if want != nil {
+		w.tellLost(ctx, o.Home, v.Lost, "this version of Liqo does not know it; upgrade Liqo, or do without it")
+	}
+	if volume := translate.UnknownVolume(*v); volume != "" && want != nil && o.Remote == nil {
+		return after, w.failed(ctx, o.Home, key, fmt.Errorf("%w: %s; upgrade Liqo, or make the pod without it",
+			errUnknownVolume, volume))
+	}
 	if want != nil || complaint == nil {
 		err = w.bring(ctx, key, o, want, *v)
 	}

@@ -105,7 +105,8 @@ type localError struct{ error }
 func (e localError) Unwrap() error { return e.error }
 
 // refusal returns the condition for a response of the provider that a retry does not change: of a
-// quota, a policy, a webhook, or a taken name. It returns nil for all other errors.
+// quota, a policy, a webhook, or a taken name; and for an unknown volume. It returns nil for all other
+// errors.
 func refusal(err error) *metav1.Condition {
 	reason := authv1beta1.ReasonProviderRefuses
 	switch {
@@ -113,6 +114,7 @@ func refusal(err error) *metav1.Condition {
 		return nil
 	case errors.Is(err, errNameTaken):
 		reason = translate.ReasonNameTaken
+	case errors.Is(err, errUnknownVolume):
 	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 		return nil
 	}
@@ -319,7 +321,8 @@ func (w *worker) failed(ctx context.Context, home client.Object, key types.Names
 		w.setMessage(key, "")
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
 		// The cache was stale: its event starts the next reconcile.
-	case errors.Is(err, errNameTaken), errors.Is(err, errNoTrust), errors.As(err, &answered):
+	case errors.Is(err, errNameTaken), errors.Is(err, errNoTrust), errors.Is(err, errUnknownVolume),
+		errors.As(err, &answered):
 		w.recordEvent(ctx, home, key, reasonFailed, w.failure(err))
 	default:
 		return w.logged(ctx, key, err)
@@ -368,6 +371,7 @@ func (w *worker) forget(key types.NamespacedName) {
 	w.silent(key, false)
 	w.Names.note(w.Name, key, false)
 	w.Budget.forget(key)
+	w.engine.newer.forget(w.Name, key)
 }
 
 // setMessage records the last message for a key ("" = no problem), and reports whether it is new.

@@ -19,7 +19,8 @@
 //	scheduler        NotScheduled, NoPlace
 //	its node         NodeMissing, and those of each virtual node
 //	NamespaceMap     NamespaceNotMapped, NamespaceNameTaken, NamespacePending
-//	ShadowPod        ShadowPodMissing, QuotaRefused, PodForbidden, ProviderRefuses, ShadowPodPending
+//	ShadowPod        UnknownVolume, ShadowPodMissing, QuotaRefused, PodForbidden, ProviderRefuses,
+//	                 ShadowPodPending
 //	remote pod       RemoteGated, RemoteClaimPending, ProviderHasNoPlace
 //	containers       ImageMissing, ContainerFailing, NotReady
 //	anything else    Unexplained

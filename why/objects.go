@@ -82,13 +82,19 @@ func ofPeer[T object](c *Cluster, peer string) []T {
 // mayRead reports whether the user may read a kind.
 func (c *Cluster) mayRead(kind string) bool { return !slices.Contains(c.Unread, kind) }
 
+// fieldNotReflected is the reason of the event about a field that does not reach a provider. It is
+// written once for a field in a namespace, about the first object that sets it, and keeps nothing from
+// working.
+const fieldNotReflected = "FieldNotReflected"
+
 // warning returns the message of the latest warning event about an object; empty if there is none.
 func (c *Cluster) warning(kind, namespace, name string) string {
 	var latest *corev1.Event
 	for _, e := range all[*corev1.Event](c) {
 		about := e.InvolvedObject
-		if e.Type == corev1.EventTypeWarning && about.Kind == kind && about.Namespace == namespace &&
-			about.Name == name && (latest == nil || !view.EventTime(e).Before(view.EventTime(latest))) {
+		if e.Type == corev1.EventTypeWarning && e.Reason != fieldNotReflected && about.Kind == kind &&
+			about.Namespace == namespace && about.Name == name &&
+			(latest == nil || !view.EventTime(e).Before(view.EventTime(latest))) {
 			latest = e
 		}
 	}

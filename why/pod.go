@@ -61,7 +61,7 @@ type pod struct {
 // podChecks look for the cause in the order in which a pod gets to its provider.
 var podChecks = []func(*pod) *Cause{
 	(*pod).works, (*pod).failed, (*pod).terminating, (*pod).gated, (*pod).claims, (*pod).unplaced, (*pod).onNode,
-	(*pod).notMapped, (*pod).notCreated, (*pod).remotePlace, (*pod).containers, (*pod).tunnelDown,
+	(*pod).notMapped, (*pod).unknownVolume, (*pod).notCreated, (*pod).remotePlace, (*pod).containers, (*pod).tunnelDown,
 }
 
 // explainPod explains a pod, of this cluster or made for a consumer.
@@ -213,6 +213,9 @@ func (p *pod) decisions() (out []string) {
 	}
 	if foreign := translate.ForeignObjects(p.Pod); foreign != "" {
 		add("reflection: %s", foreign)
+	}
+	if lost := podCondition(p.Pod, translate.FieldsReflected); lost != nil && lost.Reason != UnknownVolume {
+		add("reflection: %s", lost.Message)
 	}
 	if stalled := p.refusal(); stalled != nil {
 		add("%s about the ShadowPod: %s", p.there.ID, stalled.Reason)

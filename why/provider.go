@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/liqo-go/liqo/api"
+	"github.com/liqo-go/liqo/reflection/translate"
 )
 
 // Reasons of pods at a provider.
@@ -23,6 +24,8 @@ const (
 	NamespaceNameTaken = "NamespaceNameTaken"
 	// NamespacePending: the provider has not created the remote namespace.
 	NamespacePending = "NamespacePending"
+	// UnknownVolume: this version of Liqo does not know the kind of a volume of the pod.
+	UnknownVolume = translate.ReasonUnknownVolume
 	// ShadowPodMissing: the virtual kubelet has not created the ShadowPod.
 	ShadowPodMissing = "ShadowPodMissing"
 	// ShadowPodPending: the controller of the provider has not created the pod.
@@ -84,6 +87,15 @@ func (p *pod) refusal() *metav1.Condition {
 		return nil
 	}
 	return c
+}
+
+// unknownVolume explains a pod that the virtual kubelet does not push, because it does not know the
+// kind of a volume.
+func (p *pod) unknownVolume() *Cause {
+	if c := podCondition(p.Pod, translate.FieldsReflected); c != nil && c.Reason == UnknownVolume && p.shadow == nil {
+		return cause(UnknownVolume, p.local, "%s", c.Message).typed("liqoctl version")
+	}
+	return nil
 }
 
 // notCreated explains a pod that does not exist at the provider.

@@ -54,6 +54,12 @@ func explainService(in *Input) Answer {
 		a.Decisions = append(a.Decisions,
 			"reflection: also in namespace "+m.Spec.DesiredMapping[in.Namespace]+" of "+m.Name)
 	}
+	for _, e := range all[*corev1.Event](c) {
+		about := e.InvolvedObject
+		if e.Reason == fieldNotReflected && about.Kind == "Service" && about.Namespace == in.Namespace {
+			a.Decisions = append(a.Decisions, "reflection of service "+about.Name+": "+e.Message)
+		}
+	}
 	a.Cause = *serviceCause(in, service, pods, endpoints)
 	return a
 }

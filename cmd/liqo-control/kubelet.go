@@ -75,6 +75,8 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 			return err
 		}
 		options.Pods = pods
+		upgraded := make(chan struct{}, 1)
+		options.Upgraded = upgraded
 		states := nodekubelet.PodCollector(ctx, f, pods)
 		if err := registry.Register(states); err != nil {
 			return fmt.Errorf("register metrics of pods: %w", err)
@@ -83,7 +85,7 @@ func runKubelet(ctx context.Context, f *nodekubelet.Flags) error {
 		return together(ctx,
 			func(ctx context.Context) error {
 				return nodekubelet.RunNode(ctx, nodekubelet.Options{
-					Flags: f, Home: home, Peer: peer, Pods: pods, Metrics: registry,
+					Flags: f, Home: home, Peer: peer, Pods: pods, Metrics: registry, Upgraded: upgraded,
 				})
 			},
 			func(ctx context.Context) error { return reflection.Run(ctx, options) },

@@ -49,6 +49,8 @@ type Options struct {
 	Pods client.Reader
 	// Metrics gathers the metrics of this process, which the kubelet API serves.
 	Metrics prometheus.Gatherer
+	// Upgraded gets a value when the version of the local API server has changed; nil = nobody waits.
+	Upgraded chan<- struct{}
 }
 
 // fallbackVersion is the version of the Node until the API server has returned its own.
@@ -158,6 +160,12 @@ func (n *node) readVersion(ctx context.Context) {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "read version of the API server, announcing another", "version", n.version)
 		return
+	}
+	if !n.versionRead.IsZero() && v.GitVersion != n.version {
+		select {
+		case n.Upgraded <- struct{}{}:
+		default:
+		}
 	}
 	n.version, n.versionRead = v.GitVersion, time.Now()
 }

@@ -34,21 +34,27 @@ func TestVersionFollowsTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{home: home, version: fallbackVersion}
+	upgraded := make(chan struct{}, 1)
+	n := &node{Options: Options{Upgraded: upgraded}, home: home, version: fallbackVersion}
 	for _, step := range []struct {
 		later           time.Duration
 		answers, expect string
+		upgrades        int
 	}{
-		{0, "", fallbackVersion},
-		{0, "v1.35.4", "v1.35.4"},
-		{0, "v1.36.3", "v1.35.4"},
-		{plan.Heartbeat, "", "v1.35.4"},
-		{0, "v1.36.3", "v1.36.3"},
+		{0, "", fallbackVersion, 0},
+		{0, "v1.35.4", "v1.35.4", 0},
+		{0, "v1.36.3", "v1.35.4", 0},
+		{plan.Heartbeat, "", "v1.35.4", 0},
+		{0, "v1.36.3", "v1.36.3", 1},
+		{plan.Heartbeat, "v1.36.3", "v1.36.3", 1},
 	} {
 		answers = step.answers
 		n.versionRead = n.versionRead.Add(-step.later)
 		if n.readVersion(t.Context()); n.version != step.expect {
 			t.Errorf("%+v: %s", step, n.version)
+		}
+		if len(upgraded) != step.upgrades {
+			t.Errorf("%+v: %d upgrades are announced", step, len(upgraded))
 		}
 	}
 }

@@ -112,6 +112,8 @@ type View struct {
 	// Foreign holds the objects of the provider that have the names of objects that the pod uses,
 	// by Reference, with the time since when. Set when the status of a pod is pulled.
 	Foreign map[string]metav1.Time
+	// Lost holds the fields that the home object sets and its type here lacks, by path, sorted.
+	Lost []string
 	// Refusal describes why the peer has just refused to create or change the remote object; nil =
 	// it did not. Set when a status is pulled.
 	Refusal *metav1.Condition

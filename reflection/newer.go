@@ -1,0 +1,159 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/liqo-go/liqo/internal/fields"
+	"github.com/liqo-go/liqo/internal/remote"
+)
+
+// reasonFieldNotReflected is the reason of the event about a field that an object loses on its way
+// to the peer. Upgrade Liqo or the Kubernetes that does not know the field, or do without it.
+const reasonFieldNotReflected = "FieldNotReflected"
+
+// errUnknownVolume reports that a pod has a volume of a kind that our types lack. Without its source
+// it would be an emptyDir.
+var errUnknownVolume = errors.New("unknown kind of volume")
+
+// newer knows which fields of the reflected kinds the home API server has and our types lack. There
+// are none unless Kubernetes is newer than this Liqo. Otherwise the objects of such a kind are read as
+// JSON, once for each change of a spec, and the fields that they set are reported.
+type newer struct {
+	fields atomic.Pointer[map[schema.GroupVersionKind]fields.Set] // kinds without such fields are left out
+
+	mu   sync.Mutex
+	lost map[lossKey]loss
+	told map[tale]bool
+}
+
+func newNewer() *newer {
+	n := &newer{lost: map[lossKey]loss{}, told: map[tale]bool{}}
+	n.fields.Store(&map[schema.GroupVersionKind]fields.Set{})
+	return n
+}
+
+// lossKey identifies a home object.
+type lossKey struct {
+	kind string
+	key  types.NamespacedName
+}
+
+// loss holds the fields that an object of some version loses.
+type loss struct {
+	version string
+	fields  []string
+}
+
+// tale identifies an event: there is one for each field in a namespace.
+type tale struct{ kind, namespace, field string }
+
+// read compares the OpenAPI of the home API server with the types of kinds. Custom resources have no
+// type and lose no field. It reports whether the result differs from the former one.
+func (n *newer) read(ctx context.Context, home *remote.Cluster, kinds []Kind) (changed bool, err error) {
+	found, documents := map[schema.GroupVersionKind]fields.Set{}, map[schema.GroupVersion]fields.Document{}
+	for _, kind := range kinds {
+		gvk, err := apiutil.GVKForObject(kind.Home, home.Scheme())
+		if _, custom := kind.Home.(runtime.Unstructured); custom || kind.Workers == 0 {
+			continue
+		} else if err != nil {
+			return false, fmt.Errorf("find kind of %T: %w", kind.Home, err)
+		}
+		document, ok := documents[gvk.GroupVersion()]
+		if !ok {
+			if document, err = home.Fields(ctx, gvk.GroupVersion()); err != nil {
+				return false, err
+			}
+			documents[gvk.GroupVersion()] = document
+		}
+		if set := document.Missing(gvk, reflect.TypeOf(kind.Home).Elem()); len(set) > 0 {
+			found[gvk] = set
+		}
+	}
+	before := n.fields.Swap(&found)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.lost)
+	return !reflect.DeepEqual(*before, found), nil
+}
+
+// lost returns the fields that a home object sets and its type lacks.
+func (w *worker) lost(ctx context.Context, key types.NamespacedName, home client.Object) ([]string, error) {
+	n := w.engine.newer
+	newer := *n.fields.Load()
+	if len(newer) == 0 {
+		return nil, nil
+	}
+	gvk, err := apiutil.GVKForObject(home, w.engine.Home.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("find kind of %T: %w", home, err)
+	}
+	missing := newer[gvk]
+	if len(missing) == 0 || gvk.Kind != w.Name { // tokens are not made from the fields of a pod
+		return nil, nil
+	}
+	version := fmt.Sprint(home.GetUID(), "/", home.GetGeneration())
+	if home.GetGeneration() == 0 { // its kind does not count generations
+		version = home.GetResourceVersion()
+	}
+	n.mu.Lock()
+	last := n.lost[lossKey{w.Name, key}]
+	n.mu.Unlock()
+	if last.version == version {
+		return last.fields, nil
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := w.engine.Home.Get(ctx, key, u); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	last = loss{version, missing.Lost(u.Object)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost[lossKey{w.Name, key}] = last
+	return last.fields, nil
+}
+
+// forget drops what is known of an object that no longer exists.
+func (n *newer) forget(kind string, key types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.lost, lossKey{kind, key})
+}
+
+// tellLost records an event for each field that is not reflected, once in a namespace. cause
+// completes "is not reflected to cluster …:".
+func (w *worker) tellLost(ctx context.Context, home client.Object, lost []string, cause string) {
+	n := w.engine.newer
+	for _, field := range lost {
+		t := tale{w.Name, home.GetNamespace(), field}
+		n.mu.Lock()
+		told := n.told[t]
+		n.told[t] = true
+		n.mu.Unlock()
+		if told {
+			continue
+		}
+		message := fmt.Sprintf("field %q is not reflected to cluster %q: %s", field, w.engine.Peer, cause)
+		w.events(home, corev1.EventTypeWarning, reasonFieldNotReflected, message)
+		log.FromContext(ctx).Info(message, "kind", w.Name, "object", client.ObjectKeyFromObject(home).String())
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reflection_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/reflection/translate"
+)
+
+// newerField names a field that newerServer sets in an object, in the first elements of lists.
+const newerField = "example.com/newer-field"
+
+// newerServer makes an API server of this version look like a later one, once upgraded: its OpenAPI and
+// its JSON have fields that our types lack.
+type newerServer struct {
+	http.RoundTripper
+	upgraded *atomic.Bool
+}
+
+func (n newerServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := n.RoundTripper.RoundTrip(r)
+	isJSON := err == nil && strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json")
+	if !isJSON || !n.upgraded.Load() || r.Method != http.MethodGet || r.URL.Query().Has("watch") {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	content := map[string]any{}
+	if err := json.NewDecoder(answer.Body).Decode(&content); err != nil {
+		return nil, err
+	}
+	below := func(content any, name string) map[string]any {
+		out, _ := content.(map[string]any)[name].(map[string]any)
+		return out
+	}
+	if strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
+		for name, schema := range below(content["components"], "schemas") {
+			for _, newer := range []string{
+				"core.v1.Container", "core.v1.Volume", "core.v1.VolumeProjection", "core.v1.ServiceSpec",
+				"core.v1.PersistentVolumeClaimSpec", "networking.v1.IngressSpec",
+			} {
+				if strings.HasSuffix(name, ".api."+newer) {
+					below(schema, "properties")["newer"] = map[string]any{"type": "string"}
+				}
+			}
+		}
+	} else if path, _ := below(content["metadata"], "annotations")[newerField].(string); path != "" {
+		at := any(content)
+		names := strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			if at = at.(map[string]any)[name]; at != nil {
+				if list, ok := at.([]any); ok {
+					at = list[0]
+				}
+			}
+		}
+		at.(map[string]any)[names[len(names)-1]] = "yes"
+	}
+	text, err := json.Marshal(content)
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return answer, err
+}
+
+// fieldsThatAreNewerThanOurTypesAreNamed: after an upgrade of home, a field that is set and does not
+// reach the provider is named by one event in the namespace and by the condition of the pod; a volume
+// of an unknown kind is not taken for an emptyDir.
+func fieldsThatAreNewerThanOurTypesAreNamed(t *testing.T, w *world) {
+	here := *w
+	here.options.Home = rest.CopyConfig(w.options.Home)
+	var upgraded atomic.Bool
+	here.options.Home.Wrap(func(next http.RoundTripper) http.RoundTripper { return newerServer{next, &upgraded} })
+	upgrades := make(chan struct{}, 1)
+	here.options.Upgraded = upgrades
+	here.offerStorage()
+	defer here.reflect()()
+
+	with := func(name, field string) *corev1.Pod {
+		p := pod(name)
+		p.Annotations = map[string]string{newerField: field}
+		return p
+	}
+	here.create(here.home, with("first", "spec.containers.newer"))
+	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "first")
+	here.told("Pod", "spec.containers.newer", 0)
+	upgraded.Store(true)
+	upgrades <- struct{}{}
+	says := func(name string, reason, text string) {
+		t.Helper()
+		var p corev1.Pod
+		here.exists(here.home, &p, homeNS, name, func() error {
+			for _, c := range p.Status.Conditions {
+				if c.Type == translate.FieldsReflected && c.Reason == reason && strings.Contains(c.Message, text) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %v", p.Status.Conditions)
+		})
+	}
+	says("first", "UnknownFields", "spec.containers.newer")
+	here.create(here.home, with("second", "spec.containers.newer"))
+	says("second", "UnknownFields", "spec.containers.newer")
+	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "second")
+
+	here.create(here.home, with("tape", "spec.volumes.newer"))
+	here.create(here.home, with("dream", "spec.volumes.projected.sources.newer"))
+	for name, field := range map[string]string{"tape": "spec.volumes.newer", "dream": "spec.volumes.projected.sources.newer"} {
+		says(name, "UnknownVolume", field)
+		here.event(name, "FailedReflection", field)
+		err := here.remote.Get(t.Context(), types.NamespacedName{Namespace: remoteNS, Name: name}, &offv1beta1.ShadowPod{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("pod %s with an unknown volume is at the provider (%v)", name, err)
+		}
+	}
+	var refused corev1.Pod
+	here.exists(here.home, &refused, homeNS, "tape", func() error {
+		for _, c := range refused.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "spec.volumes.newer") {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", refused.Status.Conditions)
+	})
+
+	meta := metav1.ObjectMeta{Name: "newer", Namespace: homeNS, Annotations: map[string]string{newerField: "spec.newer"}}
+	here.create(here.home, &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	here.create(here.home, &networkingv1.Ingress{ObjectMeta: meta, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "shop.example.com"}}}})
+	stored := claim("newer", "")
+	stored.Annotations[newerField] = "spec.newer"
+	here.create(here.home, stored)
+	for kind, obj := range map[string]client.Object{
+		"Service": &corev1.Service{}, "Ingress": &networkingv1.Ingress{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaim{},
+	} {
+		here.exists(here.remote, obj, remoteNS, "newer")
+		here.told(kind, "spec.newer", 1)
+	}
+	here.told("Pod", "spec.containers.newer", 1)
+}
+
+// told waits until as many events name a field of a kind.
+func (w *world) told(kind, field string, want int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d events about %s of a %s", want, field, kind), func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := w.home.List(ctx, &events, client.InNamespace(homeNS)); err != nil {
+			return err
+		}
+		found := 0
+		for _, e := range events.Items {
+			if e.Reason == "FieldNotReflected" && e.InvolvedObject.Kind == kind && strings.Contains(e.Message, `"`+field+`"`) {
+				found++
+			}
+		}
+		if found != want {
+			return errors.New(fmt.Sprint(found))
+		}
+		return nil
+	})
+}
