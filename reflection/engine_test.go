@@ -298,6 +298,7 @@ func TestReflection(t *testing.T) {
 		{"an API server that starts refuses, and keeps nothing", aStartingAPIServerRefusesAndKeepsNothing},
 		{"a pod says that it uses objects of the provider", aPodSaysThatItUsesObjectsOfTheProvider},
 		{"fields that are newer than our types are named", fieldsThatAreNewerThanOurTypesAreNamed},
+		{"fields that a provider does not know are named", fieldsThatAProviderDoesNotKnowAreNamed},
 		{"tokens are fresh", tokensAreFresh},
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"names are kept apart", namesAreKeptApart},
@@ -1624,7 +1625,8 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	custom, err := reflection.ParseCustomResource("wares.v1.example.com", "Ware:2:DenyList")
 	w.must("parse", err)
 	w.options.Custom = []reflection.CustomResource{custom}
-	w.serveWares(w.home, "virtual-kubelet", rbacv1.UserKind)
+	open := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	w.serve(w.home, "Ware", open, "virtual-kubelet", rbacv1.UserKind)
 	defer w.reflect()()
 	options := &offv1beta1.VkOptionsTemplate{ObjectMeta: metav1.ObjectMeta{Name: "options", Namespace: "liqo"}}
 	options.Spec.ReflectorsConfig = map[string]offv1beta1.ReflectorConfig{"wares": {Workers: 2, Kind: "Ware"}}
@@ -1655,7 +1657,7 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	w.waits("Ware", false)
 	w.mapNamespace(remoteNS)
 	w.waits("Ware", true)
-	w.serveWares(w.remote, consumer, rbacv1.GroupKind)
+	w.serve(w.remote, "Ware", open, consumer, rbacv1.GroupKind)
 	remote := ware(remoteNS, 0)
 	is := func(want map[string]any) func() error {
 		return func() error {
@@ -1693,28 +1695,29 @@ func aCustomResourceIsReflected(t *testing.T, w *world) {
 	w.gone(w.remote, remote, remoteNS, "cup")
 }
 
-// serveWares installs the custom resource in a cluster and lets a subject use it.
-func (w *world) serveWares(c client.Client, subject, kind string) {
+// serve installs a custom resource in a cluster and lets a subject use it.
+func (w *world) serve(c client.Client, kind string, schema apiextensionsv1.JSONSchemaProps, subject, subjectKind string) {
 	w.Helper()
-	open := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "wares.example.com"}}
+	singular := strings.ToLower(kind)
+	plural := singular + "s"
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".example.com"}}
 	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
-		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "wares", Singular: "ware", Kind: "Ware", ListKind: "WareList"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: open}}},
+		Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}}},
 	}
 	text, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	w.must("encode CRD", err)
 	u := &unstructured.Unstructured{Object: text}
 	u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	w.create(c, u)
-	w.create(c, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "wares"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"example.com"}, Resources: []string{"wares"}, Verbs: []string{"*"}},
+	w.create(c, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: plural}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"example.com"}, Resources: []string{plural}, Verbs: []string{"*"}},
 	}})
 	w.create(c, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "wares"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "wares"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: subject}},
+		ObjectMeta: metav1.ObjectMeta{Name: plural},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: plural},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: subjectKind, Name: subject}},
 	})
 }
 

@@ -139,6 +139,39 @@ func (n *newer) forget(kind string, key types.NamespacedName) {
 	delete(n.lost, lossKey{kind, key})
 }
 
+// warnings collects the fields that warnings of the peer's API server name, in the context of a request
+// that withWarnings has made. Other warnings are dropped, because they would fill the log.
+type warnings struct{}
+
+type warningsKey struct{}
+
+// withWarnings returns a context for writes, and the fields that the peer does not know so far.
+func withWarnings(ctx context.Context) (context.Context, *fields.Set) {
+	unknown := &fields.Set{}
+	return context.WithValue(ctx, warningsKey{}, unknown), unknown
+}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
+	unknown, ok := ctx.Value(warningsKey{}).(*fields.Set)
+	if path := fields.Unknown(text); ok && path != "" {
+		(*unknown)[path] = nil
+	}
+}
+
+// tellDropped records an event for each field of a written object that the peer does not know. What
+// the peer names and the object lacks is ignored.
+func (w *worker) tellDropped(ctx context.Context, home, written client.Object, unknown fields.Set) {
+	if len(unknown) == 0 {
+		return
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(written)
+	if err != nil {
+		return // what is sent converts
+	}
+	w.tellLost(ctx, home, unknown.Lost(content), "that cluster does not know it; upgrade it, or do without the field")
+}
+
 // tellLost records an event for each field that is not reflected, once in a namespace. cause
 // completes "is not reflected to cluster …:".
 func (w *worker) tellLost(ctx context.Context, home client.Object, lost []string, cause string) {

@@ -17,13 +17,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
+	"github.com/liqo-go/liqo/reflection"
 	"github.com/liqo-go/liqo/reflection/translate"
 )
 
@@ -153,6 +157,47 @@ func fieldsThatAreNewerThanOurTypesAreNamed(t *testing.T, w *world) {
 		here.told(kind, "spec.newer", 1)
 	}
 	here.told("Pod", "spec.containers.newer", 1)
+}
+
+// fieldsThatAProviderDoesNotKnowAreNamed: an API server of the provider with an older version of a kind
+// drops a field with a warning, which becomes one event in the namespace, for new objects and for changes.
+func fieldsThatAProviderDoesNotKnowAreNamed(t *testing.T, w *world) {
+	here := *w
+	custom, err := reflection.ParseCustomResource("plates.v1.example.com", "Plate:2:DenyList")
+	here.must("parse", err)
+	here.options.Custom = []reflection.CustomResource{custom}
+	object := func(properties ...string) apiextensionsv1.JSONSchemaProps {
+		out := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+		for _, name := range properties {
+			out.Properties[name] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}
+		return out
+	}
+	newer, older := object(), object()
+	newer.Properties["spec"], older.Properties["spec"] = object("size", "colour", "glaze"), object("size")
+	here.serve(here.home, "Plate", newer, "virtual-kubelet", rbacv1.UserKind)
+	here.serve(here.remote, "Plate", older, consumer, rbacv1.GroupKind)
+	defer here.reflect()()
+
+	plate := func(name string, spec map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		u.SetGroupVersionKind(custom.Resource.GroupVersion().WithKind("Plate"))
+		u.SetNamespace(homeNS)
+		u.SetName(name)
+		return u
+	}
+	first := plate("first", map[string]any{"size": "big", "colour": "red"})
+	here.eventually("create a plate", func(ctx context.Context) error { return here.home.Create(ctx, first) })
+	here.create(here.home, plate("second", map[string]any{"colour": "red"}))
+	remote := plate("", nil)
+	here.exists(here.remote, remote, remoteNS, "second")
+	here.exists(here.remote, remote, remoteNS, "first", func() error { return equal(any(map[string]any{"size": "big"}), remote.Object["spec"]) })
+	here.told("Plate", "spec.colour", 1)
+	here.told("Plate", "spec.glaze", 0)
+	first.Object["spec"] = map[string]any{"size": "big", "glaze": "matt"}
+	here.must("change a plate", here.home.Update(t.Context(), first))
+	here.told("Plate", "spec.glaze", 1)
+	here.told("Plate", "spec.colour", 1)
 }
 
 // told waits until as many events name a field of a kind.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -151,7 +152,12 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	provider, err := remote.NewCluster(o.Remote, s, mapper)
+	peer := rest.CopyConfig(o.Remote)
+	peer.WarningHandlerWithContext = warnings{}
+	// API servers name unknown fields of what is written as JSON only. Reads stay as they are.
+	peer.ContentType = runtime.ContentTypeJSON
+	peer.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	provider, err := remote.NewCluster(peer, s, mapper)
 	if err != nil {
 		return nil, err
 	}

@@ -201,6 +201,8 @@ func (w *worker) bring(
 	if err := w.hold(ctx, key, o.Home); err != nil {
 		return err
 	}
+	ctx, unknown := withWarnings(ctx)
+	defer func() { w.tellDropped(ctx, o.Home, want, *unknown) }()
 	switch {
 	case !changes:
 		return nil

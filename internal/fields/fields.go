@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -135,6 +136,21 @@ func (s Set) Lost(object map[string]any) (paths []string) {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+// unknownField matches the warning of an API server about a field that its version of a kind lacks.
+var unknownField = regexp.MustCompile(`^unknown field "([^"]+)"$`)
+
+// indices matches the index of an element of a list in a path.
+var indices = regexp.MustCompile(`\[\d+\]`)
+
+// Unknown returns the path that a warning names as unknown; empty for other warnings.
+func Unknown(warning string) string {
+	m := unknownField.FindStringSubmatch(warning)
+	if m == nil {
+		return ""
+	}
+	return indices.ReplaceAllString(m[1], "")
 }
 
 // valuesAt returns the values at a path, in all elements of the lists on it.
