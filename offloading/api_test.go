@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -63,7 +64,7 @@ type cluster struct {
 	stop func()
 }
 
-func start(t *testing.T) cluster {
+func start(t *testing.T, wraps ...transport.WrapperFunc) cluster {
 	t.Helper()
 	server := apitest.Start(t)
 	c, err := client.New(server.Config, client.Options{Scheme: scheme.New()})
@@ -74,7 +75,11 @@ func start(t *testing.T) cluster {
 	k.create(t, namespace("liqo", nil))
 	k.webhooks(t, k.port)
 	k.bind(t, "controller", "../deploy/liqo/files/rbac/controller.yaml")
-	k.stop = run(t, server.ConfigFor("controller"), k.port)
+	config := server.ConfigFor("controller")
+	for _, wrap := range wraps {
+		config.Wrap(wrap)
+	}
+	k.stop = run(t, config, k.port)
 	return k
 }
 

@@ -60,7 +60,7 @@ const defaultWorkers = 10
 
 // Controllers returns the controllers, indexes and servers of the room for the controller role.
 func Controllers(o Options) []ctl.Registrar {
-	quotas := newAccounts()
+	quotas, dropped := newAccounts(), &droppedFields{}
 	all := []ctl.Registrar{
 		schedulingLabel(),
 		namespaceMap(o),
@@ -76,7 +76,8 @@ func Controllers(o Options) []ctl.Registrar {
 		quotas,
 		quotaLimits(),
 		quotas.usage(),
-		shadowPod(o, quotas),
+		dropped,
+		shadowPod(o, quotas, dropped),
 		podsByAddress(),
 		slicesByProviderAddress(),
 		shadowEndpointSlice(o),

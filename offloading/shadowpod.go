@@ -30,7 +30,7 @@ import (
 
 // shadowPod creates, as provider, the pods of ShadowPods. Many are reconciled concurrently; only
 // the decision about quotas is serialized.
-func shadowPod(o Options, quotas *accounts) ctl.Registrar {
+func shadowPod(o Options, quotas *accounts, dropped *droppedFields) ctl.Registrar {
 	return ctl.Controller[*offloadingv1beta1.ShadowPod, plan.ShadowPodInput]{
 		Name:    "shadowpod",
 		Owns:    []client.Object{&corev1.Pod{}},
@@ -47,7 +47,11 @@ func shadowPod(o Options, quotas *accounts) ctl.Registrar {
 		Gather: func(
 			ctx context.Context, r ctl.Reader, root *offloadingv1beta1.ShadowPod,
 		) (plan.ShadowPodInput, error) {
-			return gatherShadowPod(ctx, r, root, o, quotas)
+			in, err := gatherShadowPod(ctx, r, root, o, quotas)
+			if err == nil {
+				in.Dropped, err = dropped.of(ctx, &root.Spec.Pod)
+			}
+			return in, err
 		},
 		Plan: quotas.planShadowPod,
 	}

@@ -28,6 +28,9 @@ import (
 // to the peer. Upgrade Liqo or the Kubernetes that does not know the field, or do without it.
 const reasonFieldNotReflected = "FieldNotReflected"
 
+// unknownThere is the cause of a field that the peer's API server drops.
+const unknownThere = "its API server does not know it; upgrade that cluster, or do without the field"
+
 // errUnknownVolume reports that a pod has a volume of a kind that our types lack. Without its source
 // it would be an emptyDir.
 var errUnknownVolume = errors.New("unknown kind of volume")
@@ -82,7 +85,7 @@ func (n *newer) read(ctx context.Context, home *remote.Cluster, kinds []Kind) (c
 			}
 			documents[gvk.GroupVersion()] = document
 		}
-		if set := document.Missing(gvk, reflect.TypeOf(kind.Home).Elem()); len(set) > 0 {
+		if set, _ := document.Compare(gvk, reflect.TypeOf(kind.Home).Elem()); len(set) > 0 {
 			found[gvk] = set
 		}
 	}
@@ -169,7 +172,7 @@ func (w *worker) tellDropped(ctx context.Context, home, written client.Object, u
 	if err != nil {
 		return // what is sent converts
 	}
-	w.tellLost(ctx, home, unknown.Lost(content), "that cluster does not know it; upgrade it, or do without the field")
+	w.tellLost(ctx, home, unknown.Lost(content), unknownThere)
 }
 
 // tellLost records an event for each field that is not reflected, once in a namespace. cause

@@ -159,6 +159,35 @@ func fieldsThatAreNewerThanOurTypesAreNamed(t *testing.T, w *world) {
 	here.told("Pod", "spec.containers.newer", 1)
 }
 
+// olderServer answers a Service as JSON like an API server that does not know spec.trafficDistribution.
+// One as protobuf would lose the field without a warning.
+type olderServer struct{ http.RoundTripper }
+
+func (o olderServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	isJSON := r.Header.Get("Content-Type") == "application/json"
+	if r.Method != http.MethodPost || !isJSON || !strings.HasSuffix(r.URL.Path, "/services") {
+		return o.RoundTripper.RoundTrip(r)
+	}
+	service := &corev1.Service{}
+	if err := json.NewDecoder(r.Body).Decode(service); err != nil {
+		return nil, err
+	}
+	known := service.Spec.TrafficDistribution == nil
+	service.Spec.TrafficDistribution = nil
+	text, err := json.Marshal(service)
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	answer, err := o.RoundTripper.RoundTrip(r)
+	if err == nil && !known {
+		answer.Header.Add("Warning", `299 - "unknown field \"spec.trafficDistribution\""`)
+		answer.Header.Add("Warning", `299 - "unknown field \"spec.neverSet\""`)
+	}
+	return answer, err
+}
+
 // fieldsThatAProviderDoesNotKnowAreNamed: an API server of the provider with an older version of a kind
 // drops a field with a warning, which becomes one event in the namespace, for new objects and for changes.
 func fieldsThatAProviderDoesNotKnowAreNamed(t *testing.T, w *world) {
@@ -173,6 +202,8 @@ func fieldsThatAProviderDoesNotKnowAreNamed(t *testing.T, w *world) {
 		}
 		return out
 	}
+	here.options.Remote = rest.CopyConfig(w.options.Remote)
+	here.options.Remote.Wrap(func(next http.RoundTripper) http.RoundTripper { return olderServer{next} })
 	newer, older := object(), object()
 	newer.Properties["spec"], older.Properties["spec"] = object("size", "colour", "glaze"), object("size")
 	here.serve(here.home, "Plate", newer, "virtual-kubelet", rbacv1.UserKind)
@@ -197,6 +228,11 @@ func fieldsThatAProviderDoesNotKnowAreNamed(t *testing.T, w *world) {
 	first.Object["spec"] = map[string]any{"size": "big", "glaze": "matt"}
 	here.must("change a plate", here.home.Update(t.Context(), first))
 	here.told("Plate", "spec.glaze", 1)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "near", Namespace: homeNS}}
+	service.Spec.Ports, service.Spec.TrafficDistribution = []corev1.ServicePort{{Port: 80}}, new(corev1.ServiceTrafficDistributionPreferSameZone)
+	here.create(here.home, service)
+	here.told("Service", "spec.trafficDistribution", 1)
+	here.told("Service", "spec.neverSet", 0) // only the peer says that it is there
 	here.told("Plate", "spec.colour", 1)
 }
 

@@ -147,17 +147,7 @@ type runner struct {
 
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	s := scheme.New()
-	mapper := mapperOf(s, o.Custom)
-	home, err := remote.NewCluster(o.Home, s, mapper)
-	if err != nil {
-		return nil, err
-	}
-	peer := rest.CopyConfig(o.Remote)
-	peer.WarningHandlerWithContext = warnings{}
-	// API servers name unknown fields of what is written as JSON only. Reads stay as they are.
-	peer.ContentType = runtime.ContentTypeJSON
-	peer.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	provider, err := remote.NewCluster(peer, s, mapper)
+	home, provider, err := clusters(o, s)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +199,21 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// clusters returns both sides. API servers warn of unknown fields only in what is written as JSON, so
+// that is how the provider is written to.
+func clusters(o Options, s *runtime.Scheme) (home, provider *remote.Cluster, err error) {
+	mapper := mapperOf(s, o.Custom)
+	if home, err = remote.NewCluster(o.Home, s, mapper); err != nil {
+		return nil, nil, err
+	}
+	peer := rest.CopyConfig(o.Remote)
+	peer.WarningHandlerWithContext = warnings{}
+	peer.ContentType = runtime.ContentTypeJSON
+	peer.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	provider, err = remote.NewCluster(peer, s, mapper)
+	return home, provider, err
 }
 
 // see passes a new view to all engines. If only Own differs, only pods are reconciled: nothing else

@@ -1,10 +1,10 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fields finds the fields of a kind that an API server has and a Go type lacks. Decoding
-// drops such fields without an error. It does not decide what becomes of them.
+// Package fields finds the fields of a kind that an API server has and a Go type lacks, and the reverse.
+// Decoding drops such fields without an error. It does not decide what becomes of them.
 //
-//	OpenAPI of the API server ─▶ Read ─▶ Missing ◀─ Go type
+//	OpenAPI of the API server ─▶ Read ─▶ Compare ◀─ Go type
 //	object as JSON ─▶ Lost ◀─ Set ◀─────────┘
 package fields
 
@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -63,60 +64,78 @@ func Read(ctx context.Context, c rest.Interface, gv schema.GroupVersion) (d Docu
 	return d, nil
 }
 
-// Missing returns the fields of a kind, without metadata and status, that t lacks. t is a struct. A
-// kind that the document lacks has none.
-func (d Document) Missing(gvk schema.GroupVersionKind, t reflect.Type) Set {
-	out := Set{}
+// Compare returns the fields of a kind, without metadata and status, that t lacks, and those that only t
+// has. t is a struct. A kind that the document lacks has none.
+func (d Document) Compare(gvk schema.GroupVersionKind, t reflect.Type) (missing, extra Set) {
+	c := comparison{d, Set{}, Set{}}
 	for _, s := range d.Components.Schemas {
 		for _, k := range s.Kinds {
-			if (schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}) != gvk {
-				continue
-			}
-			for name, property := range s.Properties {
-				if name != "metadata" && name != "status" && name != "apiVersion" && name != "kind" {
-					d.compare(out, name, property, named(t)[name], nil)
-				}
+			if (schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}) == gvk {
+				c.compare("", s, t, nil)
 			}
 		}
 	}
-	return out
+	return c.missing, c.extra
 }
 
-// compare adds to out the fields at and below a path that t lacks; nil = it lacks the path. within
-// holds the references that lead to s: a recursive schema is compared once.
-func (d Document) compare(out Set, path string, s Schema, t reflect.Type, within []string) {
-	if t == nil {
-		out[path] = s.Default
-		return
-	}
+// comparison is a comparison under way.
+type comparison struct {
+	Document
+	missing, extra Set
+}
+
+// compare compares the fields below a path. within holds the references that lead to s: a recursive
+// schema is compared once.
+func (c comparison) compare(path string, s Schema, t reflect.Type, within []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	if s.Ref != "" && !slices.Contains(within, s.Ref) {
-		within = append(slices.Clone(within), s.Ref)
-		d.compare(out, path, d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")], t, within)
+		name := strings.TrimPrefix(s.Ref, "#/components/schemas/")
+		c.compare(path, c.Components.Schemas[name], t, append(slices.Clone(within), s.Ref))
 	}
 	for _, part := range s.AllOf {
-		d.compare(out, path, part, t, within)
+		c.compare(path, part, t, within)
 	}
 	if s.Items != nil {
-		d.compare(out, path, *s.Items, t, within)
+		c.compare(path, *s.Items, t, within)
 	}
 	if t.Kind() != reflect.Struct || len(s.Properties) == 0 {
 		return
 	}
 	known := named(t)
 	for name, property := range s.Properties {
-		d.compare(out, path+"."+name, property, known[name], within)
+		switch below := strings.TrimPrefix(path+"."+name, "."); {
+		case ofEveryKind(below):
+		case known[name] == nil:
+			c.missing[below] = property.Default
+		default:
+			c.compare(below, property, known[name], within)
+		}
+	}
+	for name := range known {
+		below := strings.TrimPrefix(path+"."+name, ".")
+		if _, ok := s.Properties[name]; !ok && !ofEveryKind(below) {
+			c.extra[below] = nil
+		}
 	}
 }
 
-// named returns the types of the fields of a struct by their names in JSON.
+// ofEveryKind reports whether a path is one that is not compared.
+func ofEveryKind(path string) bool {
+	return slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, path)
+}
+
+// named returns the types of the fields of a struct by their names in JSON. Those of an embedded struct
+// without a name are the struct's own.
 func named(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch name, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case name == "" && f.Anonymous && f.Type.Kind() == reflect.Struct:
+			maps.Copy(out, named(f.Type))
+		case name != "" && name != "-":
 			out[name] = f.Type
 		}
 	}

@@ -20,7 +20,8 @@ type shelf struct {
 		Boards []*board `json:"boards,omitempty"`
 		Width  int      `json:"width"`
 		Labels map[string]string
-		Maker  any `json:"maker"`
+		Maker  any   `json:"maker"`
+		Lock   board `json:"lock"`
 	} `json:"spec"`
 }
 
@@ -60,12 +61,15 @@ func TestFieldsThatATypeLacks(t *testing.T) {
 	if err := json.Unmarshal([]byte(document), &d); err != nil {
 		t.Fatal(err)
 	}
-	missing := d.Missing(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shelf"}, reflect.TypeFor[shelf]())
+	missing, extra := d.Compare(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shelf"}, reflect.TypeFor[shelf]())
 	want := fields.Set{
 		"colour": nil, "spec.height": float64(1), "spec.boards.thickness": nil,
 	}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(fields.Set{"spec.lock": nil}, extra); diff != "" {
+		t.Errorf("extra (-want +got):\n%s", diff)
 	}
 	for object, want := range map[string][]string{
 		`{"spec": {"width": 1, "height": 1, "boards": [{"tree": "oak"}]}, "status": {"new": 1}}`: nil,

@@ -58,7 +58,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return asking.Get().AbsPath("/readyz").Do(ctx).Error()
+	return asking.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
 // Fields reads the OpenAPI document of a group and version.
@@ -67,16 +67,29 @@ func (c *Cluster) Fields(ctx context.Context, gv schema.GroupVersion) (fields.Do
 	if err != nil {
 		return fields.Document{}, err
 	}
-	return fields.Read(ctx, asking, gv)
+	return fields.Read(ctx, asking.RESTClient(), gv)
+}
+
+// Version reads the version of the API server.
+func (c *Cluster) Version() (string, error) {
+	asking, err := c.asking()
+	if err != nil {
+		return "", err
+	}
+	version, err := asking.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("read version of %s: %w", c.RESTConfig.Host, err)
+	}
+	return version.GitVersion, nil
 }
 
 // asking returns a client for requests that are about no object.
-func (c *Cluster) asking() (rest.Interface, error) {
+func (c *Cluster) asking() (*discovery.DiscoveryClient, error) {
 	out, err := discovery.NewDiscoveryClientForConfigAndClient(c.RESTConfig, c.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("make client of %s: %w", c.RESTConfig.Host, err)
 	}
-	return out.RESTClient(), nil
+	return out, nil
 }
 
 // StaticMapper maps every kind of the scheme to the resource of the usual name; all kinds in use

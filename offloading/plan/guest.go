@@ -81,6 +81,10 @@ var (
 	}
 )
 
+// reasonForbidden reports that a pod uses a feature that pods of consumers may not use. Create it
+// without, or ask the provider to allow it.
+const reasonForbidden = "PodForbidden"
+
 // refused returns the message that pods of consumers may not have something, with the chart value
 // that would allow it.
 func refused(what, key, value string) string {

@@ -51,6 +51,8 @@ type ShadowPodInput struct {
 	Quota *QuotaInput
 	// Guests lists what pods of consumers may have beyond ordinary workloads.
 	Guests GuestPods
+	// Dropped holds the fields that the pod sets and the local API server does not know, by path, sorted.
+	Dropped []string
 }
 
 // ShadowPod plans the pod of a ShadowPod. While the ShadowPod exists, a pod that is deleted is
@@ -75,6 +77,7 @@ type ShadowPodInput struct {
 func ShadowPod(in ShadowPodInput) desired.Plan {
 	p := in.plan()
 	p.ProblemsOnly = true
+	p.Degraded = in.dropped()
 	return p
 }
 
@@ -130,8 +133,8 @@ func (in ShadowPodInput) withoutPod() desired.Plan {
 		return desired.Plan{Verdict: mappingVerdict(in.Root.Labels[api.LabelOrigin]), RequeueAfter: mappingInterval}
 	case RunsToEnd(in.Root) && (before == corev1.PodPending || before == corev1.PodRunning):
 		return desired.Plan{Status: phaseStatus(corev1.PodFailed)}
-	case in.Guests.refuses(in.Root) != "":
-		return desired.Block(reasonForbidden, "%s", in.Guests.refuses(in.Root))
+	case in.refuses() != "":
+		return desired.Block(reasonForbidden, "%s", in.refuses())
 	case Refusal(in.Quota) != "":
 		return in.quotaRefused()
 	}
@@ -145,10 +148,6 @@ func (in ShadowPodInput) quotaRefused() desired.Plan {
 	p.RequeueAfter = quotaInterval
 	return p
 }
-
-// reasonForbidden reports that a pod uses a feature that pods of consumers may not use. Create it
-// without, or ask the provider to allow it.
-const reasonForbidden = "PodForbidden"
 
 // HasPhase reports whether the ShadowPod's status shows that its pod exists or existed.
 func HasPhase(root *offloadingv1beta1.ShadowPod) bool {

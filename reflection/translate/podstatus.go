@@ -91,7 +91,7 @@ func PodStatus(home *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 		negateReady(out.Status.Conditions, reasonUnavailable, "the provider cannot be reached")
 	}
 	out.Status.Conditions = withForeign(out, v)
-	out.Status.Conditions = withLost(out, v)
+	out.Status.Conditions = withLost(out, shadow, v)
 	return out
 }
 
