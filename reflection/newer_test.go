@@ -102,8 +102,8 @@ func fieldsThatAreNewerThanOurTypesAreNamed(t *testing.T, w *world) {
 		p.Annotations = map[string]string{newerField: field}
 		return p
 	}
-	here.create(here.home, with("first", "spec.containers.newer"))
-	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "first")
+	here.create(here.home, with("newer-1", "spec.containers.newer"))
+	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "newer-1")
 	here.told("Pod", "spec.containers.newer", 0)
 	upgraded.Store(true)
 	upgrades <- struct{}{}
@@ -119,10 +119,10 @@ func fieldsThatAreNewerThanOurTypesAreNamed(t *testing.T, w *world) {
 			return fmt.Errorf("conditions %v", p.Status.Conditions)
 		})
 	}
-	says("first", "UnknownFields", "spec.containers.newer")
-	here.create(here.home, with("second", "spec.containers.newer"))
-	says("second", "UnknownFields", "spec.containers.newer")
-	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "second")
+	says("newer-1", "UnknownFields", "spec.containers.newer")
+	here.create(here.home, with("newer-2", "spec.containers.newer"))
+	says("newer-2", "UnknownFields", "spec.containers.newer")
+	here.exists(here.remote, &offv1beta1.ShadowPod{}, remoteNS, "newer-2")
 
 	here.create(here.home, with("tape", "spec.volumes.newer"))
 	here.create(here.home, with("dream", "spec.volumes.projected.sources.newer"))
