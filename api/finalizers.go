@@ -36,10 +36,6 @@ func VirtualNodeTaint() corev1.Taint {
 // the namespace, or keep the pod off virtual nodes.
 const ReasonBackOff = "OffloadingBackOff"
 
-// ReasonFieldsDropped is the reason of a ShadowPod of which the provider's API server does not know some
-// fields, so that its pod lacks them. Upgrade the provider's Kubernetes, or make the pod without them.
-const ReasonFieldsDropped = "FieldsDropped"
-
 // NoRoomTaintKey is the key of the taint of a virtual node whose provider cannot schedule pods. Pods that
 // can run elsewhere are scheduled there.
 const NoRoomTaintKey = "virtual-node.liqo.io/no-room"

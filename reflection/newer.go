@@ -190,6 +190,7 @@ func (w *worker) tellLost(ctx context.Context, home client.Object, lost []string
 		}
 		message := fmt.Sprintf("field %q is not reflected to cluster %q: %s", field, w.engine.Peer, cause)
 		w.events(home, corev1.EventTypeWarning, reasonFieldNotReflected, message)
-		log.FromContext(ctx).Info(message, "kind", w.Name, "object", client.ObjectKeyFromObject(home).String())
+		log.FromContext(ctx).Info("field is not reflected", "kind", w.Name, "field", field, "cause", cause,
+			"object", client.ObjectKeyFromObject(home).String())
 	}
 }

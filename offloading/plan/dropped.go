@@ -24,8 +24,7 @@ func (in ShadowPodInput) dropped() desired.Verdict {
 // API server does not know the source of a volume or of a projection, and would make an emptyDir of it.
 func (in ShadowPodInput) refuses() string {
 	for _, path := range in.Dropped {
-		source, ok := strings.CutPrefix(path, "spec.volumes.")
-		if ok && !strings.Contains(strings.TrimPrefix(source, "projected.sources."), ".") {
+		if api.IsVolumeSource(path) {
 			return fmt.Sprintf("the API server does not know %s, and would make an emptyDir of the volume; upgrade "+
 				"Kubernetes, or make the pod without it", path)
 		}

@@ -31,10 +31,7 @@ const (
 // UnknownVolume returns the first field of a pod's volumes that is lost and may be the source of a
 // volume or of a projection; empty = none.
 func UnknownVolume(v View) string {
-	i := slices.IndexFunc(v.Lost, func(path string) bool {
-		source, ok := strings.CutPrefix(path, "spec.volumes.")
-		return ok && !strings.Contains(strings.TrimPrefix(source, "projected.sources."), ".")
-	})
+	i := slices.IndexFunc(v.Lost, api.IsVolumeSource)
 	if i < 0 {
 		return ""
 	}
