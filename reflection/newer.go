@@ -149,30 +149,34 @@ type warnings struct{}
 type warningsKey struct{}
 
 // withWarnings returns a context for writes, and the fields that the peer does not know so far.
-func withWarnings(ctx context.Context) (context.Context, *fields.Set) {
-	unknown := &fields.Set{}
+func withWarnings(ctx context.Context) (context.Context, *[]string) {
+	unknown := &[]string{}
 	return context.WithValue(ctx, warningsKey{}, unknown), unknown
 }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
-	unknown, ok := ctx.Value(warningsKey{}).(*fields.Set)
+	unknown, ok := ctx.Value(warningsKey{}).(*[]string)
 	if path := fields.Unknown(text); ok && path != "" {
-		(*unknown)[path] = nil
+		*unknown = append(*unknown, path)
 	}
 }
 
-// tellDropped records an event for each field of a written object that the peer does not know. What
-// the peer names and the object lacks is ignored.
-func (w *worker) tellDropped(ctx context.Context, home, written client.Object, unknown fields.Set) {
+// tellDropped records an event for each field of an object that the peer says it does not know. What the
+// peer names and the object lacks is ignored, so a peer cannot cause events without end.
+func (w *worker) tellDropped(ctx context.Context, home, object client.Object, unknown []string) {
 	if len(unknown) == 0 {
 		return
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(written)
+	set := fields.Set{}
+	for _, path := range unknown {
+		set[path] = nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return // what is sent converts
 	}
-	w.tellLost(ctx, home, unknown.Lost(content), unknownThere)
+	w.tellLost(ctx, home, set.Lost(content), unknownThere)
 }
 
 // tellLost records an event for each field that is not reflected, once in a namespace. cause

@@ -20,12 +20,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/reflection"
 	"github.com/liqo-go/liqo/reflection/translate"
@@ -234,6 +237,24 @@ func fieldsThatAProviderDoesNotKnowAreNamed(t *testing.T, w *world) {
 	here.told("Service", "spec.trafficDistribution", 1)
 	here.told("Service", "spec.neverSet", 0) // only the peer says that it is there
 	here.told("Plate", "spec.colour", 1)
+
+	named := pod("named")
+	named.Spec.Subdomain = "web"
+	here.create(here.home, named)
+	var shadow offv1beta1.ShadowPod
+	here.exists(here.remote, &shadow, remoteNS, named.Name)
+	here.must("set a condition", retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := here.remote.Get(t.Context(), client.ObjectKeyFromObject(&shadow), &shadow); err != nil {
+			return err
+		}
+		meta.SetStatusCondition(&shadow.Status.Conditions, metav1.Condition{
+			Type: "Ready", Status: metav1.ConditionFalse, Reason: api.ReasonFieldsDropped,
+			Message: "the API server does not know spec.neverSet, spec.subdomain",
+		})
+		return here.remote.Status().Update(t.Context(), &shadow)
+	}))
+	here.told("Pod", "spec.subdomain", 1)
+	here.told("Pod", "spec.neverSet", 0)
 }
 
 // told waits until as many events name a field of a kind.

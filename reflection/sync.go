@@ -164,7 +164,7 @@ func (w *worker) push(
 	if want != nil {
 		w.tellLost(ctx, o.Home, v.Lost, "this version of Liqo does not know it; upgrade Liqo, or do without it")
 	}
-	w.tellLost(ctx, o.Home, translate.Dropped(o.Remote), unknownThere)
+	w.tellDropped(ctx, o.Home, o.Home, translate.Dropped(o.Remote))
 	if volume := translate.UnknownVolume(*v); volume != "" && want != nil && o.Remote == nil {
 		return after, w.failed(ctx, o.Home, key, fmt.Errorf("%w: %s; upgrade Liqo, or make the pod without it",
 			errUnknownVolume, volume))
