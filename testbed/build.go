@@ -148,9 +148,13 @@ func (a artifact) ldflags() string {
 // build builds what is not in the cache, and the images made of it.
 func (t Testbed) build(ctx context.Context, artifacts []artifact) error {
 	stale := map[string]map[artifact]string{} // digests of the sources, by module
+	written := map[string]bool{}
 	for _, a := range artifacts {
-		if err := t.writeModule(ctx, a.module); err != nil {
-			return fmt.Errorf("write the go.mod of %s: %w", a.module, err)
+		if !written[a.module] {
+			if err := t.writeModule(ctx, a.module); err != nil {
+				return fmt.Errorf("write the go.mod of %s: %w", a.module, err)
+			}
+			written[a.module] = true
 		}
 		digest, err := t.sourceDigest(a)
 		if err != nil {

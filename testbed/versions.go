@@ -7,9 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,16 +106,11 @@ type kubernetesModule struct {
 // modules of the folder staging/ and for a client of the etcd that the release is tested with.
 func (t Testbed) writeModule(ctx context.Context, module string) error {
 	r, isKubernetes := releaseOfModule(module)
-	dir := t.moduleDir(module)
-	if _, err := os.Stat(filepath.Join(dir, "go.sum")); !isKubernetes || r.version == kubernetesVersion || err == nil {
+	if !isKubernetes || r.version == kubernetesVersion {
 		return nil
 	}
-	fmt.Println("resolve the modules of Kubernetes", r.version)
+	dir := t.moduleDir(module)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "go.mod")
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was ended
 		return err
 	}
 	var downloaded struct{ GoMod string }
@@ -128,11 +121,18 @@ func (t Testbed) writeModule(ctx context.Context, module string) error {
 	if err := readJSON(t.goIn(ctx, module, "mod", "edit", "-json", downloaded.GoMod), &kubernetes); err != nil {
 		return err
 	}
-	if err := writeFile(file, []byte(goMod(r, kubernetes)), 0o644); err != nil {
+	text, from := goMod(r, kubernetes), filepath.Join(dir, "from") // what go.mod was made from
+	if former, err := os.ReadFile(from); err == nil && string(former) == text {
+		return nil
+	}
+	fmt.Println("resolve the modules of Kubernetes", r.version)
+	if err := writeFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	_, err := run(t.goIn(ctx, module, "mod", "tidy"))
-	return err
+	if _, err := run(t.goIn(ctx, module, "mod", "tidy")); err != nil {
+		return err
+	}
+	return writeFile(from, []byte(text), 0o644)
 }
 
 // readJSON runs a command and reads what it prints.

@@ -38,8 +38,8 @@ func run(parts []string) error {
 		if err != nil {
 			red = append(red, fmt.Errorf("%s: %w; repeat with VERSIONS=%s make test-versions", part, err, part))
 		}
-		if len(result.passed)+len(result.failed) == 0 {
-			continue // nothing ran: what stands in the table is still what is known
+		if err != nil && len(result.failed) == 0 {
+			continue // it did not come to its end: what stands in the table is still what is known
 		}
 		page := filepath.Join("docs", "compatibility.md")
 		text, err := os.ReadFile(page)
