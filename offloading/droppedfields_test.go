@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +28,11 @@ import (
 )
 
 // olderServer makes an API server of this version look like an earlier one, whose OpenAPI lacks a field
-// of pods, a kind of volumes and a kind of projections.
-type olderServer struct{ http.RoundTripper }
+// of pods, a kind of volumes and a kind of projections. The first request for it fails.
+type olderServer struct {
+	http.RoundTripper
+	asked *atomic.Bool
+}
 
 func (o olderServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := o.RoundTripper.RoundTrip(r)
@@ -35,6 +40,9 @@ func (o olderServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	defer answer.Body.Close()
+	if !o.asked.Swap(true) {
+		return nil, errors.New("the API server starts")
+	}
 	var document struct {
 		Components struct {
 			Schemas map[string]map[string]any `json:"schemas"`
@@ -55,7 +63,8 @@ func (o olderServer) RoundTrip(r *http.Request) (*http.Response, error) {
 // API server drops. A volume that would become an emptyDir is refused.
 func TestFieldsThatTheAPIServerDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	k := start(t, func(next http.RoundTripper) http.RoundTripper { return olderServer{next} })
+	var asked atomic.Bool
+	k := start(t, func(next http.RoundTripper) http.RoundTripper { return olderServer{next, &asked} })
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: "slice", Namespace: "tenant-turin"}}
 	quota.Spec.User, quota.Spec.Resources = "slice", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
 	nsmap := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{

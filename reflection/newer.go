@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,26 +29,34 @@ import (
 // to the peer. Upgrade Liqo or the Kubernetes that does not know the field, or do without it.
 const reasonFieldNotReflected = "FieldNotReflected"
 
-// unknownThere is the cause of a field that the peer's API server drops.
-const unknownThere = "its API server does not know it; upgrade that cluster, or do without the field"
+// droppedByPeer is the cause of a field that the peer's API server does not know.
+const droppedByPeer = "its API server does not know it; upgrade that cluster, or do without the field"
+
+const (
+	// mostWarned is the number of fields that are taken from the warnings of one request. The peer writes them.
+	mostWarned = 16
+	// mostReported is the number of fields of a kind that events name in a namespace.
+	mostReported = 64
+)
 
 // errUnknownVolume reports that a pod has a volume of a kind that our types lack. Without its source
 // it would be an emptyDir.
 var errUnknownVolume = errors.New("unknown kind of volume")
 
 // newer knows which fields of the reflected kinds the home API server has and our types lack. There
-// are none unless Kubernetes is newer than this Liqo. Otherwise the objects of such a kind are read as
-// JSON, once for each change of a spec, and the fields that they set are reported.
+// are none in the version of our types; Kubernetes also removes fields. Otherwise the objects of such a
+// kind are read as JSON, once for each change of a spec, and the fields that they set are reported.
 type newer struct {
-	fields atomic.Pointer[map[schema.GroupVersionKind]fields.Set] // kinds without such fields are left out
+	// fields leaves out kinds without such fields.
+	fields atomic.Pointer[map[schema.GroupVersionKind]fields.Set]
 
-	mu   sync.Mutex
-	lost map[lossKey]loss
-	told map[tale]bool
+	mu       sync.Mutex
+	lost     map[lossKey]loss
+	reported map[place]map[string]bool // fields
 }
 
 func newNewer() *newer {
-	n := &newer{lost: map[lossKey]loss{}, told: map[tale]bool{}}
+	n := &newer{lost: map[lossKey]loss{}, reported: map[place]map[string]bool{}}
 	n.fields.Store(&map[schema.GroupVersionKind]fields.Set{})
 	return n
 }
@@ -58,14 +67,15 @@ type lossKey struct {
 	key  types.NamespacedName
 }
 
-// loss holds the fields that an object of some version loses.
+// loss holds the fields that an object of some version loses, by some comparison.
 type loss struct {
 	version string
+	by      *map[schema.GroupVersionKind]fields.Set
 	fields  []string
 }
 
-// tale identifies an event: there is one for each field in a namespace.
-type tale struct{ kind, namespace, field string }
+// place is where a field is reported once.
+type place struct{ kind, namespace string }
 
 // read compares the OpenAPI of the home API server with the types of kinds. Custom resources have no
 // type and lose no field. It reports whether the result differs from the former one.
@@ -99,15 +109,15 @@ func (n *newer) read(ctx context.Context, home *remote.Cluster, kinds []Kind) (c
 // lost returns the fields that a home object sets and its type lacks.
 func (w *worker) lost(ctx context.Context, key types.NamespacedName, home client.Object) ([]string, error) {
 	n := w.engine.newer
-	newer := *n.fields.Load()
-	if len(newer) == 0 {
+	newer := n.fields.Load()
+	if len(*newer) == 0 {
 		return nil, nil
 	}
 	gvk, err := apiutil.GVKForObject(home, w.engine.Home.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("find kind of %T: %w", home, err)
 	}
-	missing := newer[gvk]
+	missing := (*newer)[gvk]
 	if len(missing) == 0 || gvk.Kind != w.Name { // tokens are not made from the fields of a pod
 		return nil, nil
 	}
@@ -118,7 +128,7 @@ func (w *worker) lost(ctx context.Context, key types.NamespacedName, home client
 	n.mu.Lock()
 	last := n.lost[lossKey{w.Name, key}]
 	n.mu.Unlock()
-	if last.version == version {
+	if last.version == version && last.by == newer {
 		return last.fields, nil
 	}
 	u := &unstructured.Unstructured{}
@@ -128,7 +138,7 @@ func (w *worker) lost(ctx context.Context, key types.NamespacedName, home client
 	if err := w.engine.Home.Get(ctx, key, u); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	last = loss{version, missing.Lost(u.Object)}
+	last = loss{version, newer, missing.Lost(u.Object)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lost[lossKey{w.Name, key}] = last
@@ -157,14 +167,16 @@ func withWarnings(ctx context.Context) (context.Context, *[]string) {
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (warnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
 	unknown, ok := ctx.Value(warningsKey{}).(*[]string)
-	if path := fields.Unknown(text); ok && path != "" {
+	path := fields.Unknown(text)
+	ofSpec := strings.HasPrefix(path, "spec.") || !strings.Contains(path, ".") // else keys of Secrets
+	if ok && path != "" && ofSpec && len(*unknown) < mostWarned {
 		*unknown = append(*unknown, path)
 	}
 }
 
-// tellDropped records an event for each field of an object that the peer says it does not know. What the
+// reportDropped records an event for each field of an object that the peer says it does not know. What the
 // peer names and the object lacks is ignored, so a peer cannot cause events without end.
-func (w *worker) tellDropped(ctx context.Context, home, object client.Object, unknown []string) {
+func (w *worker) reportDropped(ctx context.Context, home, object client.Object, unknown []string) {
 	if len(unknown) == 0 {
 		return
 	}
@@ -176,20 +188,15 @@ func (w *worker) tellDropped(ctx context.Context, home, object client.Object, un
 	if err != nil {
 		return // what is sent converts
 	}
-	w.tellLost(ctx, home, set.Lost(content), unknownThere)
+	w.reportLost(ctx, home, set.Lost(content), droppedByPeer)
 }
 
-// tellLost records an event for each field that is not reflected, once in a namespace. cause
+// reportLost records an event for each field that is not reflected, once in a namespace. cause
 // completes "is not reflected to cluster …:".
-func (w *worker) tellLost(ctx context.Context, home client.Object, lost []string, cause string) {
+func (w *worker) reportLost(ctx context.Context, home client.Object, lost []string, cause string) {
 	n := w.engine.newer
 	for _, field := range lost {
-		t := tale{w.Name, home.GetNamespace(), field}
-		n.mu.Lock()
-		told := n.told[t]
-		n.told[t] = true
-		n.mu.Unlock()
-		if told {
+		if !n.isNew(place{w.Name, home.GetNamespace()}, field) {
 			continue
 		}
 		message := fmt.Sprintf("field %q is not reflected to cluster %q: %s", field, w.engine.Peer, cause)
@@ -197,4 +204,20 @@ func (w *worker) tellLost(ctx context.Context, home client.Object, lost []string
 		log.FromContext(ctx).Info("field is not reflected", "kind", w.Name, "field", field, "cause", cause,
 			"object", client.ObjectKeyFromObject(home).String())
 	}
+}
+
+// isNew reports whether a field has not been reported yet, and may be.
+func (n *newer) isNew(at place, field string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.reported[at]
+	if known[field] || len(known) == mostReported {
+		return false
+	}
+	if known == nil {
+		known = map[string]bool{}
+		n.reported[at] = known
+	}
+	known[field] = true
+	return true
 }

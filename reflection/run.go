@@ -11,9 +11,11 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -119,12 +121,12 @@ func Run(ctx context.Context, o Options) error {
 			cancel(fmt.Errorf("list pods of node %s: %w", o.Node, err))
 		}
 		r.shared.names.restore(pods.Items, o.Reflectors)
-		r.compare(ctx)
+		_, again := r.compare(ctx)
 		start(r.own.Run)
 		start(r.back.Run)
 		start(r.shared.run)
 		start(func(ctx context.Context) error { return r.viewer.run(ctx, r.see) })
-		start(func(ctx context.Context) error { return r.compareAgain(ctx, o.Upgraded) })
+		start(func(ctx context.Context) error { return r.compareAgain(ctx, again, o.Upgraded) })
 	}
 	running.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -234,30 +236,39 @@ func (r *runner) see(ctx context.Context, view translate.View) error {
 	return r.shared.see(ctx, view)
 }
 
-// compare finds the fields that the home API server has and our types lack, and reports whether the
-// result has changed. After an error the former result stays.
-func (r *runner) compare(ctx context.Context) (changed bool) {
+// compareInterval is the time after which the fields are compared again if that failed.
+const compareInterval = 30 * time.Second
+
+// compare finds the fields that the home API server has and our types lack. It returns whether the
+// result has changed, and a channel that receives when to compare again; nil = after an upgrade. After an
+// error the former result stays.
+func (r *runner) compare(ctx context.Context) (changed bool, again <-chan time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	changed, err := r.newer.read(ctx, r.own.Home, r.kinds)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "compare fields, those that this Liqo does not know are lost without notice")
+		log.FromContext(ctx).Error(err, "compare fields of kinds with those of the API server")
+		if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) { // else waiting is no help
+			again = time.After(compareInterval)
+		}
 	}
-	return changed
+	return changed, again
 }
 
-// compareAgain compares the fields after each upgrade of the home API server, and then enqueues all
-// objects, until ctx ends.
-func (r *runner) compareAgain(ctx context.Context, upgraded <-chan struct{}) error {
+// compareAgain compares the fields after an error and after each upgrade of the home API server, until ctx
+// ends. It enqueues all objects after a change.
+func (r *runner) compareAgain(ctx context.Context, again <-chan time.Time, upgraded <-chan struct{}) error {
 	for {
 		select {
 		case <-upgraded:
-			if r.compare(ctx) {
-				r.own.enqueueAll(ctx)
-				r.shared.enqueueAll(ctx)
-			}
+		case <-again:
 		case <-ctx.Done():
 			return nil
+		}
+		var changed bool
+		if changed, again = r.compare(ctx); changed {
+			r.own.enqueueAll(ctx)
+			r.shared.enqueueAll(ctx)
 		}
 	}
 }

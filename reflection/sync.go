@@ -162,9 +162,9 @@ func (w *worker) push(
 	}
 	want, complaint := w.Push(o, *v)
 	if want != nil {
-		w.tellLost(ctx, o.Home, v.Lost, "this version of Liqo does not know it; upgrade Liqo, or do without it")
+		w.reportLost(ctx, o.Home, v.Lost, "this version of Liqo does not know it; upgrade Liqo, or do without it")
 	}
-	w.tellDropped(ctx, o.Home, o.Home, translate.Dropped(o.Remote))
+	w.reportDropped(ctx, o.Home, o.Home, translate.Dropped(o.Remote))
 	if volume := translate.UnknownVolume(*v); volume != "" && want != nil && o.Remote == nil {
 		return after, w.failed(ctx, o.Home, key, fmt.Errorf("%w: %s; upgrade Liqo, or make the pod without it",
 			errUnknownVolume, volume))
@@ -203,7 +203,7 @@ func (w *worker) bring(
 		return err
 	}
 	ctx, unknown := withWarnings(ctx)
-	defer func() { w.tellDropped(ctx, o.Home, want, *unknown) }()
+	defer func() { w.reportDropped(ctx, o.Home, want, *unknown) }()
 	switch {
 	case !changes:
 		return nil

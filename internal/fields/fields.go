@@ -142,8 +142,8 @@ func named(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// Lost returns the fields among missing that an object sets, sorted. A field with its default is not
-// set; API servers also have defaults that their OpenAPI does not name.
+// Lost returns the fields among missing that an object sets, sorted. A field with its default or null is
+// not set; API servers also have defaults that their OpenAPI does not name.
 func (s Set) Lost(object map[string]any) (paths []string) {
 	for path, byDefault := range s {
 		for _, value := range valuesAt(object, strings.Split(path, ".")) {
@@ -180,7 +180,10 @@ func valuesAt(value any, path []string) (out []any) {
 		}
 		return out
 	}
-	if len(path) == 0 {
+	switch {
+	case value == nil: // like a field that is absent
+		return nil
+	case len(path) == 0:
 		return []any{value}
 	}
 	object, _ := value.(map[string]any)

@@ -74,6 +74,7 @@ func TestFieldsThatATypeLacks(t *testing.T) {
 	for object, want := range map[string][]string{
 		`{"spec": {"width": 1, "height": 1, "boards": [{"tree": "oak"}]}, "status": {"new": 1}}`: nil,
 		`{"spec": {"height": 2, "boards": [{"tree": "oak"}, {"thickness": {"mm": 20}}]}}`:        {"spec.boards.thickness", "spec.height"},
+		`{"colour": null, "spec": {"boards": [{"thickness": null}, null]}}`:                      nil,
 		`{"colour": "red", "spec": {"boards": [{"thickness": {}}], "colour": {"a": "b"}}}`:       {"colour", "spec.boards.thickness"},
 	} {
 		content := map[string]any{}

@@ -71,12 +71,12 @@ func (c *Cluster) Fields(ctx context.Context, gv schema.GroupVersion) (fields.Do
 }
 
 // Version reads the version of the API server.
-func (c *Cluster) Version() (string, error) {
+func (c *Cluster) Version(ctx context.Context) (string, error) {
 	asking, err := c.asking()
 	if err != nil {
 		return "", err
 	}
-	version, err := asking.ServerVersion()
+	version, err := asking.ServerVersionWithContext(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read version of %s: %w", c.RESTConfig.Host, err)
 	}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,13 +12,15 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// dropped returns the verdict that the pod lacks fields of the ShadowPod; the zero value if it lacks none.
-func (in ShadowPodInput) dropped() desired.Verdict {
+// reportDropped makes a plan report that the pod lacks fields of the ShadowPod. The ShadowPod is planned
+// again after a while, because no event tells that the API server knows them now.
+func (in ShadowPodInput) reportDropped(p *desired.Plan) {
 	if len(in.Dropped) == 0 {
-		return desired.Verdict{}
+		return
 	}
-	return desired.Wait(api.ReasonFieldsDropped, "the API server does not know %s; upgrade Kubernetes, or make the "+
-		"pod without it", strings.Join(in.Dropped, ", ")).Verdict
+	p.Degraded = desired.Wait(api.ReasonFieldsDropped, "the API server does not know %s; upgrade Kubernetes, or make "+
+		"the pod without it", strings.Join(in.Dropped, ", ")).Verdict
+	p.RequeueAfter = cmp.Or(p.RequeueAfter, Heartbeat)
 }
 
 // refuses returns why the ShadowPod gets no pod, or empty: by the administrator's choice, or because the

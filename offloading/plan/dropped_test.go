@@ -27,6 +27,9 @@ func TestDroppedFields(t *testing.T) {
 		if made := len(p.Objects) == 1; made == refused || refused != (p.State == desired.Blocked) {
 			t.Errorf("%s: a pod is made: %t, %v", field, made, p.Verdict)
 		}
+		if p.RequeueAfter == 0 {
+			t.Errorf("%s: is not planned again after an upgrade, which no event tells of", field)
+		}
 		if p.Degraded.Reason != api.ReasonFieldsDropped {
 			t.Errorf("%s: %+v", field, p.Degraded)
 		}

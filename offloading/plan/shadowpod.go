@@ -77,7 +77,7 @@ type ShadowPodInput struct {
 func ShadowPod(in ShadowPodInput) desired.Plan {
 	p := in.plan()
 	p.ProblemsOnly = true
-	p.Degraded = in.dropped()
+	in.reportDropped(&p)
 	return p
 }
 

@@ -73,17 +73,21 @@ func withLost(pod *corev1.Pod, shadow *offv1beta1.ShadowPod, v View) []corev1.Po
 	now := corev1.PodCondition{
 		Type: FieldsReflected, Status: corev1.ConditionFalse, LastTransitionTime: pod.CreationTimestamp,
 		Reason: reasonUnknownFields,
-		Message: fmt.Sprintf("the API server of %s does not know %s; have its Kubernetes upgraded, or make the pod "+
-			"without it", v.Provider, strings.Join(dropped, ", ")),
 	}
+	var causes []string
 	if len(v.Lost) > 0 {
-		now.Message = fmt.Sprintf("this version of Liqo does not know %s, so %s does not get it; upgrade Liqo, or "+
-			"make the pod without it", strings.Join(v.Lost, ", "), v.Provider)
+		causes = append(causes, fmt.Sprintf("this version of Liqo does not know %s, so %s does not get it; upgrade "+
+			"Liqo, or make the pod without it", strings.Join(v.Lost, ", "), v.Provider))
 	}
-	if volume := UnknownVolume(v); volume != "" {
+	if len(dropped) > 0 {
+		causes = append(causes, fmt.Sprintf("the API server of %s does not know %s; have its Kubernetes upgraded, or "+
+			"make the pod without it", v.Provider, strings.Join(dropped, ", ")))
+	}
+	if volume := UnknownVolume(v); volume != "" && shadow == nil {
 		now.Reason = ReasonUnknownVolume
-		now.Message = fmt.Sprintf("this version of Liqo does not know %s, so the pod is not created at %s; "+
-			"upgrade Liqo, or make the pod without it", volume, v.Provider)
+		causes = []string{fmt.Sprintf("this version of Liqo does not know %s, so the pod is not created at %s; "+
+			"upgrade Liqo, or make the pod without it", volume, v.Provider)}
 	}
+	now.Message = strings.Join(causes, "; ")
 	return append(all, now)
 }
