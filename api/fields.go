@@ -5,8 +5,8 @@ package api
 
 import "strings"
 
-// ReasonFieldsDropped is the reason of a ShadowPod of which the provider's API server does not know some
-// fields, so that its pod lacks them. Upgrade the provider's Kubernetes, or make the pod without them.
+// ReasonFieldsDropped is the reason of a ShadowPod whose pod lacks fields, because the provider's API server
+// does not know them. Upgrade the provider's Kubernetes, or make the pod without them.
 const ReasonFieldsDropped = "FieldsDropped"
 
 // IsVolumeSource reports whether a field of a pod, like spec.volumes.csi, is the source of a volume or of a

@@ -43,11 +43,12 @@ const (
 // it would be an emptyDir.
 var errUnknownVolume = errors.New("unknown kind of volume")
 
-// newer knows which fields of the reflected kinds the home API server has and our types lack. There
-// are none in the version of our types; Kubernetes also removes fields. Otherwise the objects of such a
-// kind are read as JSON, once for each change of a spec, and the fields that they set are reported.
+// newer holds the fields of the reflected kinds that the home API server has and our types lack. An API
+// server of the version of our types has no such field. An older one may have some too, which Kubernetes has
+// removed since. Objects of a kind with such fields are read as JSON, once for each change of a spec, and
+// the fields that they set are reported.
 type newer struct {
-	// fields leaves out kinds without such fields.
+	// fields has no entry for a kind without such fields.
 	fields atomic.Pointer[map[schema.GroupVersionKind]fields.Set]
 
 	mu       sync.Mutex

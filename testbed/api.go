@@ -123,14 +123,14 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-// version is that of the API server, as v1.37.2.
+// version returns the version of the API server, as v1.37.2.
 func (c client) version(ctx context.Context) (string, error) {
 	var info struct{ GitVersion string }
 	err := c.get(ctx, "/version", &info)
 	return info.GitVersion, err
 }
 
-// nodeReady reads the condition Ready of a Node, and the version of its kubelet, as v1.37.2.
+// nodeReady returns the condition Ready of a Node and the version of its kubelet, as v1.37.2.
 func (c client) nodeReady(ctx context.Context, name string) (ready bool, kubelet string, err error) {
 	var node struct {
 		Status struct {

@@ -22,7 +22,7 @@ type release struct {
 	containerd bool   // needs containerd 2; others do with Debian's
 }
 
-// releases are those of the go.mod beside this file and of the Go module proxy, oldest first.
+// releases lists the versions that can be built, oldest first, one for each minor version.
 var releases = []release{
 	{version: "1.34.4"},
 	{version: "1.35.4"},
@@ -31,7 +31,7 @@ var releases = []release{
 	{version: "1.38.0-beta.0", toolchain: "go1.27.2", containerd: true},
 }
 
-// defaultRelease is that of the go.mod beside this file.
+// defaultRelease returns the version in kubernetes/go.mod.
 func defaultRelease() release { return release{version: kubernetesVersion} }
 
 // releaseOf finds a release by its version or the first two numbers of it. "" is the default.
@@ -88,13 +88,12 @@ func (t Testbed) moduleDir(module string) string {
 }
 
 // canFollow reports whether a cluster may go from one release to another: to the next minor version, as kubeadm has it.
-// There is one release of each.
 func (r release) canFollow(before release) bool {
 	have, want := slices.Index(releases, before), slices.Index(releases, r)
 	return want == have || want == have+1
 }
 
-// kubernetesModule is what 'go mod edit -json' prints, as far as it is needed.
+// kubernetesModule holds the part of the output of 'go mod edit -json' that goMod reads.
 type kubernetesModule struct {
 	Go      string
 	Godebug []struct{ Key, Value string }

@@ -78,14 +78,14 @@ func (d Document) Compare(gvk schema.GroupVersionKind, t reflect.Type) (missing,
 	return c.missing, c.extra
 }
 
-// comparison is a comparison under way.
+// comparison collects the result of Compare.
 type comparison struct {
 	Document
 	missing, extra Set
 }
 
-// compare compares the fields below a path. within holds the references that lead to s: a recursive
-// schema is compared once.
+// compare adds the fields below a path that only the schema or only the type has. within lists the
+// references already followed; a schema that refers to itself is followed once.
 func (c comparison) compare(path string, s Schema, t reflect.Type, within []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -106,7 +106,7 @@ func (c comparison) compare(path string, s Schema, t reflect.Type, within []stri
 	known := named(t)
 	for name, property := range s.Properties {
 		switch below := strings.TrimPrefix(path+"."+name, "."); {
-		case ofEveryKind(below):
+		case isIgnored(below):
 		case known[name] == nil:
 			c.missing[below] = property.Default
 		default:
@@ -115,14 +115,14 @@ func (c comparison) compare(path string, s Schema, t reflect.Type, within []stri
 	}
 	for name := range known {
 		below := strings.TrimPrefix(path+"."+name, ".")
-		if _, ok := s.Properties[name]; !ok && !ofEveryKind(below) {
+		if _, ok := s.Properties[name]; !ok && !isIgnored(below) {
 			c.extra[below] = nil
 		}
 	}
 }
 
-// ofEveryKind reports whether a path is one that is not compared.
-func ofEveryKind(path string) bool {
+// isIgnored reports whether a field is not compared, because every kind has it.
+func isIgnored(path string) bool {
 	return slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, path)
 }
 

@@ -1,9 +1,9 @@
 // Copyright The Liqo Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command versions runs the stories of users on other versions of Kubernetes, and writes how they ended into the table
-// of docs/compatibility.md. Its arguments are what the stories' flag -kubernetes takes, as 1.36 or rome=1.35,milan=1.37,
-// or "upgrade", which takes the clusters of a peering from one version to the next.
+// Command versions runs the stories of users on other versions of Kubernetes, and writes their outcomes into the table
+// of docs/compatibility.md. Each argument is a value of the stories' flag -kubernetes, as 1.36 or rome=1.35,milan=1.37.
+// The argument "upgrade" runs TestKubernetes instead, which upgrades the clusters of a peering.
 //
 // It starts no cluster itself: 'make test-stories' does. table.go has what is pure.
 package main
