@@ -49,6 +49,10 @@ type Server struct {
 // maxStreams bounds the pages that are kept up to date at a time.
 const maxStreams = 32
 
+// closing is how long answers may take once the dashboard ends. Streams end with it, and a page whose stream is cut
+// before its last chunk shows an error in its console.
+const closing = time.Second
+
 // New returns a server of the snapshots. The listener must be on loopback; Serve closes it.
 func New(snapshots *Snapshots, listener net.Listener) *Server {
 	return &Server{snapshots: snapshots, listener: listener, token: secret(), session: secret(),
@@ -69,11 +73,20 @@ func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + 
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 1 << 14, BaseContext: func(net.Listener) context.Context { return ctx }}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // its streams end with ctx, too
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), closing)
+		defer stop()
+		if server.Shutdown(limited) != nil { // connections that browsers opened in advance
+			_ = server.Close()
+		}
+	})
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		stop()
 		return fmt.Errorf("serve the dashboard: %w", err)
 	}
+	<-ended
 	return nil
 }
 

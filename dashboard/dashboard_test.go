@@ -248,6 +248,36 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestStreamsEndWhole: pages that are open when the dashboard ends get the end of their streams.
+func TestStreamsEndWhole(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(NewSnapshots(recorded(t)), listener)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx) }()
+	streams := make([]io.ReadCloser, maxStreams)
+	for i := range streams {
+		response, err := http.DefaultClient.Do(s.request(t, http.MethodGet, "/live?page=%2F"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams[i] = response.Body
+		defer func() { _ = response.Body.Close() }()
+	}
+	stop()
+	for _, stream := range streams {
+		if _, err := io.ReadAll(stream); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSnapshotsAreTakenWhenNeeded: changes that no page shows cost nothing, and pages share what is taken.
 func TestSnapshotsAreTakenWhenNeeded(t *testing.T) {
 	snapshots, taken := NewSnapshots(recorded(t)), 0
