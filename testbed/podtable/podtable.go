@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -86,6 +88,17 @@ func parse(file, text string) Row {
 	r.Group, r.Feature, _ = strings.Cut(title, ": ")
 	r.Behaviour = strings.Join(strings.Fields(behaviour), " ")
 	return r
+}
+
+var since = regexp.MustCompile(`from Kubernetes 1\.(\d+) on`)
+
+// Since is the minor version of Kubernetes from which the behaviour is as it says; 0 = of all.
+func (r Row) Since() int {
+	if m := since.FindStringSubmatch(r.Behaviour); m != nil {
+		minor, _ := strconv.Atoi(m[1]) // digits
+		return minor
+	}
+	return 0
 }
 
 // Markdown is the table, a section for each group. tests is where the rows are, as the page names it.

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,6 +183,20 @@ func start() (err error) {
 	}
 	fmt.Printf("clusters run: rome %s, milan %s\n", versions[0].GitVersion, versions[1].GitVersion) // read by testbed/versions
 	return nil
+}
+
+// minor is the minor version of the cluster's Kubernetes.
+func (c cluster) minor(t *testing.T) (minor int) {
+	t.Helper()
+	var version struct{ Minor string }
+	if err := c.read("/version", &version); err != nil {
+		t.Fatal(err)
+	}
+	minor, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minor
 }
 
 // known asks a cluster where its API server is on the network that clusters share.

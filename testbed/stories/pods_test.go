@@ -52,7 +52,7 @@ var idleRows = []string{"cronjobs", "restart-all", "top-and-autoscaling", "trust
 
 // podsLikeAtHome peers, tests half of the rows of docs/pods.md by chance, in full runs all of them, and unpeers. One
 // application and three other rows are tested at a time; idleRows start immediately and do not count. Each row applies
-// its manifest first and deletes it after a check that passed. More rows at once overload two cores with probes and kubectl, and rows time out.
+// its manifest first and deletes it after a check that passed. Rows of later versions of Kubernetes are left out. More rows at once overload two cores with probes and kubectl, and rows time out.
 func podsLikeAtHome(t *testing.T) {
 	peerFirst(t)
 	all, err := podtable.Read("testdata/pods")
@@ -68,6 +68,8 @@ func podsLikeAtHome(t *testing.T) {
 	if idle != len(idleRows) {
 		t.Fatalf("idleRows names %v, but only %d of them exist", idleRows, idle)
 	}
+	minor := min(rome.minor(t), milan.minor(t))
+	all = slices.DeleteFunc(all, func(r podtable.Row) bool { return r.Since() > minor })
 	all = sampled(t, len(all)/2, all)
 	strategies := map[string]string{}
 	for _, r := range all {
