@@ -118,7 +118,7 @@ STORIES = $(GO_TEST) ./testbed/stories $(STORY_FLAGS)
 test-first: ## the first hour of a user on two clusters, from the installation to the end
 	go build -o bin/testbed ./testbed
 	bin/testbed down --all --dir bin/first # of a run that was killed
-	$(STORIES) -run '^TestFirst$$' -pair first -metrics=false
+	$(STORIES) -run '^TestFirst$$' -pair first -rows=false
 
 # One that fails stops no other. Each gives up after ten minutes and runs again, so all have three hours. One core runs
 # one pair at a time: two starve the API servers until controllers lose their leases and admission is missed.

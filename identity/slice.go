@@ -11,7 +11,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqo-go/liqo/api"
@@ -60,6 +63,7 @@ func (o Options) slices() ctl.Registrar {
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses,verbs=list
 
 func (o Options) gatherSlice(ctx context.Context, r ctl.Reader,
 	root *authv1beta1.ResourceSlice) (plan.SliceInput, error) {
@@ -109,7 +113,21 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 	if in.APIServer, err = o.apiServer(ctx, r); err != nil || !in.Changes() {
 		return in, err
 	}
+	if err := gatherDeviceClasses(ctx, r.Live, in); err != nil {
+		return nil, err
+	}
 	return in, gatherGrants(ctx, r, in)
+}
+
+// gatherDeviceClasses reads the classes whose devices can be asked for as resources. Before Kubernetes 1.34, and where
+// an administrator leaves the API out, there are none.
+func gatherDeviceClasses(ctx context.Context, r client.Reader, in *plan.GrantedSlice) error {
+	var classes resourcev1.DeviceClassList
+	if err := r.List(ctx, &classes); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("list device classes: %w", err)
+	}
+	in.DeviceClasses = classes.Items
+	return nil
 }
 
 // gatherGrants reads the slices to check a grant against. The cache may not show the last grant yet,

@@ -76,6 +76,7 @@ func allArtifacts() []artifact {
 	return append(defaultArtifacts(),
 		artifact{"agnhost", "kubernetes", "k8s.io/kubernetes/test/images/agnhost", defaultRelease().folder() + "/agnhost"},
 		artifact{metricsServer, "kubernetes", "./metrics-server", "metrics-server-v" + metricsServerVersion + "/" + metricsServer},
+		artifact{devices, "kubernetes", "./devices", "images/devices"},
 		networkArtifact("flannel", defaultRelease()), networkArtifact(kubeRouter, defaultRelease()), registryArtifact(),
 		artifact{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok-v" + kwokVersion + "/kwok"},
 		fluxArtifact("source-controller"), fluxArtifact("helm-controller"))

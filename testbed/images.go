@@ -19,6 +19,9 @@ const pauseTag = "testbed.local/pause:1"
 // metricsServer is the image with which a cluster has the API metrics.k8s.io.
 const metricsServer = "metrics-server"
 
+// devices is the image of a driver of made-up devices, for rows about GPUs.
+const devices = "devices"
+
 // busybox is one file, which is every program it is called by.
 const busybox = "/bin/busybox"
 
@@ -40,6 +43,7 @@ func (t Testbed) builtImages() map[string]image.Image {
 			Files: []image.File{{Source: busybox, Path: "/bin/sh"}, {Source: busybox, Path: "/bin/tar"}}, // kubectl cp calls tar
 		},
 		metricsServer: single("metrics-server-v"+metricsServerVersion+"/"+metricsServer, "testbed.local/metrics-server:1"),
+		devices:       single("images/devices", "testbed.local/devices:1"),
 		// The second name is the one Kubernetes' end-to-end tests ask for.
 		"agnhost": single("kubernetes-v"+kubernetesVersion+"/agnhost", "testbed.local/agnhost:1"),
 	}

@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -507,7 +508,19 @@ func TestAttackGrantWithoutBound(t *testing.T) {
 		if c.Status != authv1beta1.ResourceSliceAccepted || quota == nil || !strings.Contains(aboveCapacity(p), "1M of cpu, of which the nodes have 4") {
 			t.Errorf("%s %s, event %v", c.Status, c.Message, aboveCapacity(p))
 		}
+		gpus := amounts("4", "110")
+		gpus["example.com/gpu"] = resource.MustParse("2")
+		if p, _, _ := answer(asks(big, gpus)); !strings.Contains(aboveCapacity(p), "2 of example.com/gpu, of which the nodes have 0") {
+			t.Errorf("no device: event %v", aboveCapacity(p))
+		}
+		devices := asks(big, gpus)
+		devices.DeviceClasses = []resourcev1.DeviceClass{{}, {Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}}}
+		ofClass := amounts("4", "110")
+		ofClass["deviceclass.resource.kubernetes.io/gpus"] = resource.MustParse("2")
+		implicit := asks(big, ofClass)
+		implicit.DeviceClasses = []resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}}
 		for name, in := range map[string]plan.GrantedSlice{
+			"devices": devices, "devices of a class": implicit,
 			"fits":    asks(big, amounts("4", "110")),
 			"granted": asks(has("milan", "big", amounts("1M", "10")), amounts("1M", "10")),
 		} {

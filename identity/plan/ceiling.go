@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/liqo-go/liqo/api"
@@ -133,7 +134,7 @@ func (in GrantedSlice) aboveCapacity() []desired.Event {
 	var above []string
 	amounts := in.amounts()
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		if amount, has := amounts[name], capacity[name]; amount.Cmp(has) > 0 {
+		if amount, has := amounts[name], capacity[name]; amount.Cmp(has) > 0 && !in.ofDevices(name) {
 			above = append(above, fmt.Sprintf("%s of %s, of which the nodes have %s", amount.String(), name,
 				has.String()))
 		}
@@ -144,4 +145,14 @@ func (in GrantedSlice) aboveCapacity() []desired.Event {
 	return []desired.Event{{Type: corev1.EventTypeWarning, Reason: reasonGrantAboveCapacity, Message: "granted " +
 		strings.Join(above, "; ") +
 		"; set the chart's value offloading.ceilings to bound what is granted"}}
+}
+
+// ofDevices reports whether devices stand for a resource: those of a DeviceClass, which no node counts. Schedulers find
+// them by expressions over their attributes, so they are not counted here either. Each class has a resource without
+// being asked, and may name another.
+func (in GrantedSlice) ofDevices(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(in.DeviceClasses, func(class resourcev1.DeviceClass) bool {
+		implicit, chosen := resourcev1.ResourceDeviceClassPrefix+class.Name, class.Spec.ExtendedResourceName
+		return string(name) == implicit || chosen != nil && string(name) == *chosen
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +80,9 @@ type GrantedSlice struct {
 	All []authv1beta1.ResourceSlice
 	// Nodes holds the nodes of this cluster.
 	Nodes []corev1.Node
-	Offer Offer
+	// DeviceClasses holds those of this cluster; it is read only if Changes returns true.
+	DeviceClasses []resourcev1.DeviceClass
+	Offer         Offer
 	// APIServer is handed to the consumer.
 	APIServer APIServer
 	// Lifetime is that of certificates, and ClientCAs are the CAs of this cluster, as in Issue.

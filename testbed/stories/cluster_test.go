@@ -44,8 +44,8 @@ var (
 	pair = flag.String("pair", "stories", "which pair of clusters: a folder below bin/")
 	// load gives nodes the image that 'make image' built. Without it they have none of Liqo.
 	load = flag.Bool("load", true, "load bin/liqo-image.tar into the nodes")
-	// metrics runs metrics-server, which only some stories need.
-	metrics = flag.Bool("metrics", true, "run metrics-server, compiled if it is missing")
+	// rows loads what only rows of docs/pods.md need: metrics-server and a driver of devices.
+	rows = flag.Bool("rows", true, "run metrics-server and have a driver of devices, compiled if they are missing")
 )
 
 // cluster is one of the test clusters as a user has it: a name and a kubeconfig.
@@ -156,8 +156,8 @@ func start() (err error) {
 	for _, version := range strings.FieldsFunc(*kubernetes, func(r rune) bool { return r == ',' }) {
 		up = append(up, "--kubernetes", version)
 	}
-	if *metrics {
-		up = append(up, "--image", "metrics-server")
+	if *rows {
+		up = append(up, "--image", "metrics-server", "--image", "devices")
 	}
 	if *load {
 		image := filepath.Join(root, "bin", "liqo-image.tar")
