@@ -13,8 +13,21 @@ import (
 	"github.com/liqo-go/liqo/internal/seed"
 )
 
-// soak runs what is long in full: all faults in place of a sample.
-var soak = flag.Bool("soak", false, "run everything, not samples")
+var (
+	// soak runs what is long in full: all faults in place of a sample.
+	soak = flag.Bool("soak", false, "run everything, not samples")
+	// whole runs all stories and rows, each as in usual runs.
+	whole = flag.Bool("whole", false, "run all stories and rows, not half of them")
+)
+
+// half returns half of all by chance, rounded up; all of them in whole and full runs.
+func half[T any](t *testing.T, all []T) []T {
+	t.Helper()
+	if *whole {
+		return all
+	}
+	return sampled(t, (len(all)+1)/2, all)
+}
 
 // sampled returns n of all by chance, and prints the seed; all of them in full runs.
 func sampled[T any](t *testing.T, n int, all []T) []T {

@@ -70,7 +70,7 @@ func podsLikeAtHome(t *testing.T) {
 	}
 	minor := min(rome.minor(t), milan.minor(t))
 	all = slices.DeleteFunc(all, func(r podtable.Row) bool { return r.Since() > minor })
-	all = sampled(t, len(all)/2, all)
+	all = half(t, all)
 	strategies := map[string]string{}
 	for _, r := range all {
 		strategies[r.Namespace()] = r.Strategy()

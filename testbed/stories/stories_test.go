@@ -72,12 +72,6 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
-// half returns half of the stories by chance, which start and end alike; all of them in full runs.
-func half(t *testing.T, all []story) []story {
-	t.Helper()
-	return sampled(t, (len(all)+1)/2, all)
-}
-
 // TestPeered runs the stories of a peering in the order of a user's work. TestFirst runs those of
 // the first hour. Those of the network are sampled by half. TestTimedStories ends the peering.
 func TestPeered(t *testing.T) {
