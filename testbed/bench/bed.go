@@ -33,6 +33,7 @@ type cluster struct {
 // bed is what all phases share.
 type bed struct {
 	bin         string   // what the repository built, and bench.json
+	measured    string   // liqoctl and liqo-image.tar
 	dir         string   // state of the clusters, removed with them
 	cache       string   // what the testbed built
 	clusterArgs []string // of 'testbed up'
@@ -64,7 +65,7 @@ func (b *bed) clusters() []cluster { return []cluster{b.rome, b.milan} }
 
 // up starts the clusters, installs Liqo on both and a pod on each of their nodes. Before Liqo is installed it calls bare.
 func (b *bed) up(ctx context.Context, bare func() error) error {
-	image := filepath.Join(b.bin, "liqo-image.tar")
+	image := filepath.Join(b.measured, "liqo-image.tar")
 	if _, err := os.Stat(image); err != nil {
 		return fmt.Errorf("%w; run 'make image' first", err)
 	}
@@ -166,7 +167,7 @@ func (b *bed) install(ctx context.Context, c cluster) error {
 }
 
 func (b *bed) liqoctl(ctx context.Context, c cluster, args ...string) (string, error) {
-	return b.run(ctx, filepath.Join(b.bin, "liqoctl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+	return b.run(ctx, filepath.Join(b.measured, "liqoctl"), append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
 }
 
 // run runs a program of the testbed or of the machine.

@@ -102,7 +102,7 @@ func measureDashboard(ctx context.Context, b *bed) (err error) {
 
 // dashboard runs the dashboard of rome.
 func (b *bed) dashboard(ctx context.Context) (string, func() error, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "dashboard", "--kubeconfig", b.rome.kubeconfig)
+	cmd := exec.CommandContext(ctx, filepath.Join(b.measured, "liqoctl"), "dashboard", "--kubeconfig", b.rome.kubeconfig)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -9,10 +9,12 @@
 // burst.go with bursts of them, crowd.go with thousands, services.go with Services,
 // path.go the tunnels, traffic.go what is sent through them, peers.go many peers, kernels.go
 // what they leave in kernels, dashboard.go what a browser shows, processes.go memory and CPU of Liqo,
-// usage.go CPU of everything, report.go the table, scale.go how cost grows, for docs/scale.md.
+// usage.go CPU of everything, report.go the table, against.go compares with a commit, scale.go shows how cost grows,
+// for docs/scale.md.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -61,14 +63,22 @@ func main() {
 	flag.BoolVar(&o.defaultLimits, "default-limits", false, "new clusters whose kube-controller-manager sends at most 20 requests a second for each client, as by default")
 	flag.StringVar(&o.profile, "profile", "", "folder for profiles of API servers and of Liqo during bursts of 1000")
 	flag.BoolVar(&o.thousand, "thousand-peers", false, "measure with 1000 peers, too, which takes many minutes")
+	flag.StringVar(&o.kubernetes, "kubernetes", "", "version of Kubernetes of new clusters, as 1.35, or of one of them, as milan=1.35")
+	flag.StringVar(&o.measured, "measured", "", "folder with the liqoctl and the liqo-image.tar that are measured (default: bin)")
+	commit := flag.String("against", "", "measure this tree and a commit in turns, and print both beside each other; HEAD shows what is chance")
+	rounds := flag.Int("rounds", 3, "how often -against measures each")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
-	switch flag.Arg(0) {
-	case serveVerb:
+	switch {
+	case flag.Arg(0) == serveVerb:
 		err = serve(flag.Arg(1))
-	case askVerb:
+	case flag.Arg(0) == askVerb:
 		err = ask(ctx, flag.Arg(1))
+	case *commit != "" && (o.keep || flag.NArg() > 0):
+		err = errors.New("-against starts from new clusters, and takes flags only: leave out -keep and other words")
+	case *commit != "":
+		err = against(ctx, *commit, *rounds)
 	default:
 		err = run(ctx, *only, o)
 	}
@@ -81,7 +91,8 @@ func main() {
 
 // options are those of a run.
 type options struct {
-	cni, profile                  string
+	cni, kubernetes, measured, profile string
+
 	keep, defaultLimits, thousand bool
 }
 
@@ -102,6 +113,10 @@ func run(ctx context.Context, only string, o options) (err error) {
 		return err
 	}
 	b.clusterArgs = []string{"--cni", o.cni}
+	if o.kubernetes != "" {
+		b.clusterArgs = append(b.clusterArgs, "--kubernetes", o.kubernetes)
+	}
+	b.measured = cmp.Or(o.measured, b.bin)
 	if o.defaultLimits {
 		if _, err := os.Stat(filepath.Join(b.dir, "rome")); err == nil {
 			return fmt.Errorf("-default-limits: clusters exist and keep their limits; remove them by 'go run ./testbed down --all --dir %s'", b.dir)

@@ -125,7 +125,7 @@ func (b *bed) addPeerings(which string, all []peering, target float64) {
 // measureProviders peers with a second and a third provider, beside the first, and takes them away again.
 func measureProviders(ctx context.Context, b *bed) (err error) {
 	names := []string{"turin", "oslo"}
-	args := []string{"up", "--dir", b.dir, "--clusters", strings.Join(names, ","), "--nodes", "1", "--image", filepath.Join(b.bin, "liqo-image.tar")}
+	args := []string{"up", "--dir", b.dir, "--clusters", strings.Join(names, ","), "--nodes", "1", "--image", filepath.Join(b.measured, "liqo-image.tar")}
 	if err := b.testbed(ctx, args...); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (b *bed) unpeer(ctx context.Context, name string) (figure, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "unpeer",
+	cmd := exec.CommandContext(ctx, filepath.Join(b.measured, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "unpeer",
 		"--remote-kubeconfig", b.milan.kubeconfig)
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
@@ -226,7 +226,7 @@ var phaseLine = regexp.MustCompile(`Time of (.+): ([0-9.]+)s,`)
 func (b *bed) peer(ctx context.Context, provider cluster) ([]phaseTime, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(b.bin, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "peer", "-v",
+	out, err := exec.CommandContext(ctx, filepath.Join(b.measured, "liqoctl"), "--kubeconfig", b.rome.kubeconfig, "peer", "-v",
 		"--remote-kubeconfig", provider.kubeconfig, "--gw-server-service-type", "NodePort",
 		"--cpu", "1000", "--memory", "1000Gi", "--pods", "5000").CombinedOutput()
 	if err != nil {
