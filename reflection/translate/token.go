@@ -152,6 +152,9 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 		return nil
 	}
 	out := copyOf(remote)
+	if out.Data == nil { // of a new Secret, or by the provider
+		out.Data = map[string][]byte{}
+	}
 	out.Type = cmp.Or(out.Type, corev1.SecretTypeOpaque)
 	meta := home.ObjectMeta
 	meta.Labels, meta.Annotations = nil, nil
