@@ -119,8 +119,8 @@ func (o Options) gatherGranted(ctx context.Context, r ctl.Reader,
 	return in, gatherGrants(ctx, r, in)
 }
 
-// gatherDeviceClasses reads the classes whose devices can be asked for as resources. Before Kubernetes 1.34, and where
-// an administrator leaves the API out, there are none.
+// gatherDeviceClasses reads the DeviceClasses of this cluster. An API server that does not serve resource.k8s.io/v1,
+// as before Kubernetes 1.34, counts as one without classes.
 func gatherDeviceClasses(ctx context.Context, r client.Reader, in *plan.GrantedSlice) error {
 	var classes resourcev1.DeviceClassList
 	if err := r.List(ctx, &classes); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {

@@ -16,11 +16,12 @@ import (
 	"text/tabwriter"
 )
 
-// side is what is compared: this tree, or a commit.
+// side holds the build and the results of one version: this tree or a commit.
 type side struct {
 	name string
 	bin  string // folder with its liqoctl and image
-	// values are those of each round, by figure. A figure beside what Kubernetes does alone is their ratio.
+	// values holds one value per round, by group, name and unit of the figure. If a figure has a value without Liqo,
+	// this is the ratio to it.
 	values map[string][]float64
 }
 

@@ -92,7 +92,7 @@ func parse(file, text string) Row {
 
 var since = regexp.MustCompile(`from Kubernetes 1\.(\d+) on`)
 
-// Since is the minor version of Kubernetes from which the behaviour is as it says; 0 = of all.
+// Since returns the first minor version of Kubernetes that the row applies to, as 37 for 1.37; 0 = all versions.
 func (r Row) Since() int {
 	if m := since.FindStringSubmatch(r.Behaviour); m != nil {
 		minor, _ := strconv.Atoi(m[1]) // digits

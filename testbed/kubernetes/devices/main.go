@@ -22,7 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// driverName is what DeviceClasses select.
+// driverName is the driver in ResourceSlices. DeviceClasses select devices by it.
 const driverName = "devices.testbed.local"
 
 func main() {
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// plugin is what kubelets call, with all claims of a pod. It gives containers nothing.
+// plugin implements kubeletplugin.DRAPlugin. It reports each device as prepared and changes no container.
 type plugin struct{}
 
 func (plugin) PrepareResourceClaims(_ context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
