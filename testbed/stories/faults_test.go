@@ -6,6 +6,7 @@ package stories
 import (
 	"cmp"
 	"flag"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -16,17 +17,20 @@ import (
 var (
 	// soak runs what is long in full: all faults in place of a sample.
 	soak = flag.Bool("soak", false, "run everything, not samples")
-	// whole runs all stories and rows, each as in usual runs.
-	whole = flag.Bool("whole", false, "run all stories and rows, not half of them")
+	// fraction is how many stories of a stage and rows run, of each at least one. All run with 1, each as in usual runs.
+	fraction = flag.Float64("sample", 0.5, "fraction of stories and rows to run, by the seed: above 0 and up to 1")
 )
 
-// half returns half of all by chance, rounded up; all of them in whole and full runs.
-func half[T any](t *testing.T, all []T) []T {
+// some returns the fraction that -sample says, by chance and rounded up; all of them in full runs.
+func some[T any](t *testing.T, all []T) []T {
 	t.Helper()
-	if *whole {
+	if *fraction <= 0 || *fraction > 1 {
+		t.Fatalf("-sample=%g: must be above 0 and up to 1", *fraction)
+	}
+	if *fraction == 1 { // in their order
 		return all
 	}
-	return sampled(t, (len(all)+1)/2, all)
+	return sampled(t, int(math.Ceil(*fraction*float64(len(all)))), all)
 }
 
 // sampled returns n of all by chance, and prints the seed; all of them in full runs.
