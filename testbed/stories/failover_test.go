@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/liqo-go/liqo/internal/patience"
 )
 
 // fault takes away the gateway that has the tunnel, and returns when another has it.
@@ -272,7 +274,7 @@ func source(t *testing.T) (node, target string) {
 }
 
 // connected opens a TCP connection between two pods and returns a function that expects it to stand
-// and to have carried everything.
+// and to have carried everything, however late.
 func connected(t *testing.T) (stays func(claim string)) {
 	t.Helper()
 	node, target := source(t)
@@ -280,7 +282,7 @@ func connected(t *testing.T) (stays func(claim string)) {
 	go func() {
 		// Not by kubectl, whose stream goes with the API server.
 		out, err := testbed("exec", rome.name, node, "--", "sh", "-c",
-			`exec nsenter -t "$(pgrep -o -x -f /echo)" -n -m /echo tcp -n 0 -i 50ms -timeout 30s `+target+":9000")
+			`exec nsenter -t "$(pgrep -o -x -f /echo)" -n -m /echo tcp -n 0 -i 50ms -timeout `+patience.Limit.String()+" "+target+":9000")
 		result <- fmt.Sprintf("%s%v", out, err)
 	}()
 	return func(claim string) {
@@ -289,7 +291,8 @@ func connected(t *testing.T) (stays func(claim string)) {
 			t.Errorf("%s: a connection from pod to pod ended: %v\n%s", claim, err, out)
 		}
 		if out := <-result; strings.Contains(out, "FAILED") || !strings.Contains(out, " 0 failed") {
-			t.Errorf("%s: a connection from pod to pod failed:\n%s", claim, out[max(0, len(out)-500):])
+			failed := regexp.MustCompile("(?m)^.* FAILED .*$").FindString(out)
+			t.Errorf("%s: a connection from pod to pod failed:\n%s\n%s", claim, failed, out[max(0, len(out)-500):])
 		}
 	}
 }
