@@ -3,13 +3,15 @@
 
 // Command versions runs the stories of users on other versions of Kubernetes, and writes their outcomes into the table
 // of docs/compatibility.md. Each argument is a value of the stories' flag -kubernetes, as 1.36 or rome=1.35,milan=1.37.
-// The argument "upgrade" runs TestKubernetes instead, which upgrades the clusters of a peering.
+// The argument "upgrade" runs TestKubernetes instead, which upgrades the clusters of a peering. All stories run, or the
+// fraction that the environment variable SAMPLE says.
 //
 // It starts no cluster itself: 'make test-stories' does. table.go has what is pure.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,8 +61,9 @@ func run(parts []string) error {
 
 // tell runs the stories of one part, shows what they print, and reads it.
 func tell(part string) (result, error) {
-	cmd := exec.Command("make", "test-stories", "SAMPLE=1", "STORY_FLAGS=-v -kubernetes "+part)
-	if part == "upgrade" {
+	sample := cmp.Or(os.Getenv("SAMPLE"), whole)
+	cmd := exec.Command("make", "test-stories", "SAMPLE="+sample, "STORY_FLAGS=-v -kubernetes "+part)
+	if part == upgrade {
 		cmd = exec.Command("make", "test-kubernetes-upgrade")
 	}
 	out, err := cmd.StdoutPipe()
@@ -71,7 +74,7 @@ func tell(part string) (result, error) {
 	if err := cmd.Start(); err != nil {
 		return result{}, err
 	}
-	r := result{part: part}
+	r := result{part: part, sample: sample}
 	lines := bufio.NewReader(io.TeeReader(out, os.Stdout))
 	for err == nil {
 		var line string

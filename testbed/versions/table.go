@@ -11,9 +11,16 @@ import (
 	"time"
 )
 
+const (
+	// upgrade is the part that upgrades the clusters of a peering.
+	upgrade = "upgrade"
+	// whole is the sample that is all stories.
+	whole = "1"
+)
+
 // result is what the stories of one part printed.
 type result struct {
-	part           string
+	part, sample   string
 	versions       []string // of the clusters rome and milan, as 1.36.3
 	passed, failed []string // names of stories; one that failed and then passed alone is in failed
 }
@@ -45,14 +52,18 @@ func (r *result) row(at time.Time, commit string) string {
 	if len(versions) != 2 {
 		versions = []string{r.part, r.part}
 	}
-	if r.part == "upgrade" {
+	if r.part == upgrade {
 		for i := range versions {
 			versions[i] += " and on"
 		}
 	}
-	outcome := fmt.Sprintf("all %d stories", len(r.passed))
+	stories := "stories"
+	if r.sample != whole && r.part != upgrade {
+		stories = "stories of a sample"
+	}
+	outcome := fmt.Sprintf("all %d %s", len(r.passed), stories)
 	if len(r.failed) > 0 {
-		outcome = fmt.Sprintf("%d of %d stories; not: %s", len(r.passed), len(r.passed)+len(r.failed), strings.Join(r.failed, ", "))
+		outcome = fmt.Sprintf("%d of %d %s; not: %s", len(r.passed), len(r.passed)+len(r.failed), stories, strings.Join(r.failed, ", "))
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |", versions[0], versions[1], outcome, at.UTC().Format(time.DateOnly), commit)
 }

@@ -14,7 +14,7 @@ import (
 // What two processes print at once becomes a row: a story that failed counts as failed, also if it passed alone, and
 // its parts count for nothing.
 func TestRow(t *testing.T) {
-	r := result{part: "1.36"}
+	r := result{part: "1.36", sample: "0.5"}
 	for line := range strings.Lines(`SEED=abc
 clusters run: rome v1.36.3, milan v1.36.3
 clusters run: rome v1.36.3, milan v1.36.3
@@ -30,7 +30,7 @@ clusters run: rome v1.36.3, milan v1.36.3
 `) {
 		r.read(line)
 	}
-	want := "| 1.36.3 | 1.36.3 | 2 of 3 stories; not: TestConnecting/pods_behave_as_at_home | 2026-11-30 | 0123abcd |"
+	want := "| 1.36.3 | 1.36.3 | 2 of 3 stories of a sample; not: TestConnecting/pods_behave_as_at_home | 2026-11-30 | 0123abcd |"
 	if diff := cmp.Diff(want, r.row(time.Date(2026, 11, 30, 4, 0, 0, 0, time.UTC), "0123abcd")); diff != "" {
 		t.Error(diff)
 	}
