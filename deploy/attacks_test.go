@@ -4,6 +4,9 @@
 package deploy_test
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -209,8 +213,8 @@ func TestAttackNamespaceOfADearName(t *testing.T) {
 // TestAttackVirtualKubeletTakenOver: a provider takes over the virtual kubelet that reads its answers, and uses its
 // account: to read Secrets of namespaces that are not offloaded, to write other nodes, their pods and their leases.
 //
-// Outcome: it reads Secrets and ConfigMaps where its provider has a namespace offloaded to it, and has tokens of pods
-// there. It writes its own Node, the lease of that, and the pods on it; a policy refuses the rest.
+// Outcome: it reads Secrets and ConfigMaps where its provider has a namespace offloaded to it, and has tokens and
+// certificates of pods there. It writes its own Node, the lease of that, and the pods on it; a policy refuses the rest.
 func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -233,6 +237,23 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`))
 	lease := func(namespace, name string) error {
 		return kubelet.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, client.DryRunAll)
+	}
+	certificate := func(namespace, node string) error {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kubelet.Create(t.Context(), &certificatesv1.PodCertificateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "req-"},
+			Spec: certificatesv1.PodCertificateRequestSpec{
+				SignerName: "example.com/pods", PodName: "mine", PodUID: "1", ServiceAccountName: "default", ServiceAccountUID: "1",
+				NodeName: types.NodeName(node), NodeUID: "1", StubPKCS10Request: proof,
+			},
+		}, client.DryRunAll)
 	}
 	const node, pods, leases = "only write its own node", "only write pods on its own node", "only write leases of its own node"
 	eventually(t, "the policy is in force", func() (bool, any) {
@@ -260,6 +281,8 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 		"ConfigMaps everywhere": {"forbidden", kubelet.List(t.Context(), &corev1.ConfigMapList{})},
 		"a token elsewhere": {"forbidden", kubelet.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "default"}},
 			&authenticationv1.TokenRequest{})},
+		"a certificate elsewhere": {"forbidden", certificate("shop-rome", "oslo")},
+		"a certificate of theirs": {"only request certificates for its own node", certificate("shop-oslo", "turin")},
 	} {
 		if !strings.Contains(fmt.Sprint(c.err), c.says) {
 			t.Errorf("%s: want %q, got %v", name, c.says, c.err)
@@ -273,12 +296,33 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 		"the reflector's": lease("liqo-tenant-oslo", api.VirtualKubeletLeaderLease),
 		"Secrets":         kubelet.List(t.Context(), &corev1.SecretList{}, client.InNamespace("shop-oslo")),
 		"ConfigMaps":      kubelet.List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace("shop-oslo")),
+		"its certificate": certificate("shop-oslo", "oslo"),
 		"its pod's end":   kubelet.Delete(t.Context(), pod("mine")),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	without, err := render(t, strings.TrimSuffix(bases[0], "}")+", offloading: {podCertificates: false}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range strings.Split(without["liqo/templates/peer-policies.yaml"], "\n---\n") {
+		policy := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &policy.Object); err != nil {
+			t.Fatal(err)
+		}
+		if policy.GetName() != "liqo-virtual-kubelet-tokens" || policy.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		if err := p.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "this cluster keeps certificates from pods at providers", func() (bool, any) {
+		err := certificate("shop-oslo", "oslo")
+		return strings.Contains(fmt.Sprint(err), "by the chart's value offloading.podCertificates"), err
+	})
 }
 
 // TestAttackFabricOfAnotherNode: who has taken over a node uses the ServiceAccount of its fabric to change where the overlay

@@ -14,8 +14,10 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,6 +56,9 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 	})
 	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
+	})
+	handle("/mutate/podcertificaterequests", func(ctx context.Context, req admission.Request) admission.Response {
+		return checkPodCertificate(ctx, mgr.GetAPIReader(), decoder, req)
 	})
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("add admission server: %w", err)
@@ -220,6 +225,35 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 		return new(admission.Denied(reason))
 	}
 	return nil
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes;pods;serviceaccounts,verbs=get
+
+// checkPodCertificate refuses a virtual kubelet's request for a certificate that is not as its pod is. r reads no
+// cache: that keeps a part of each pod only.
+func checkPodCertificate(ctx context.Context, r client.Reader, decoder admission.Decoder,
+	req admission.Request) admission.Response {
+	var asks certificatesv1.PodCertificateRequest
+	if err := decoder.Decode(req, &asks); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	var pod corev1.Pod
+	var account corev1.ServiceAccount
+	var node corev1.Node
+	err := errors.Join(
+		r.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: asks.Spec.PodName}, &pod),
+		r.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: asks.Spec.ServiceAccountName}, &account),
+		r.Get(ctx, types.NamespacedName{Name: string(asks.Spec.NodeName)}, &node))
+	switch {
+	case apierrors.IsNotFound(err):
+		return admission.Denied(err.Error())
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if reason := plan.PodCertificateRefusal(asks.Spec, &pod, &account, &node); reason != "" {
+		return admission.Denied(reason)
+	}
+	return admission.Allowed("")
 }
 
 // patched returns a response with the patch between two states of an object. It does not compare

@@ -140,6 +140,9 @@ func (k cluster) webhooks(t *testing.T, port int) {
 		}, {
 			Name: "shadowpod.mutate.liqo.io", ClientConfig: config("/mutate/shadowpods"), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
 			Rules: rule("offloading.liqo.io", "v1beta1", "shadowpods", "CREATE", "UPDATE"),
+		}, {
+			Name: "podcertificate.mutate.liqo.io", ClientConfig: config("/mutate/podcertificaterequests"), SideEffects: &none,
+			Rules: rule("certificates.k8s.io", "v1", "podcertificaterequests", "CREATE"), AdmissionReviewVersions: []string{"v1"},
 		}},
 	})
 }

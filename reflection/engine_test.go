@@ -303,6 +303,7 @@ func TestReflection(t *testing.T) {
 		{"no token lives longer than an hour by default", noTokenLivesLonger},
 		{"names are kept apart", namesAreKeptApart},
 		{"trust is that of home", trustIsThatOfHome},
+		{"certificates are of home's signers", certificatesAreOfHomesSigners},
 		{"a burst of pods costs few requests", aBurstOfPodsCostsFewRequests},
 		{"a pod runs while others are created", aPodRunsWhileOthersAreCreated},
 		{"pod runs at the provider", podRunsAtTheProvider},

@@ -79,12 +79,15 @@ func podKinds(
 		HomeName:       func(secret client.Object) string { return translate.PodOfTokens(secret) },
 		Report:         shadowPod,
 		ReportSelector: own,
-		Gather:         gatherTokens(home, trust),
-		Push:           Typed(translate.Tokens),
-		TrimRemote:     Trim(translate.TrimTokens),
-		TrimReport:     Trim(translate.TrimShadowPod),
-		Events:         "SATokensReflection",
-		Quiet:          true,
+		Gather:         gatherTokens(home, newCertificates(home, o.Node), trust),
+		Push: func(o Objects, v translate.View) (client.Object, error) {
+			pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
+			return orNil(translate.Tokens(pod, secret, v)), translate.Uncertified(pod, secret, v)
+		},
+		TrimRemote: Trim(translate.TrimTokens),
+		TrimReport: Trim(translate.TrimShadowPod),
+		Events:     "SATokensReflection",
+		Quiet:      true,
 	}}
 }
 

@@ -21,11 +21,11 @@ import (
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=offloaded,verbs=create
 
 // gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
-// their lifetime has passed. They are bound to the pod, and become invalid when it is deleted. For
-// the first pod that reads ClusterTrustBundles, trust has them put into the View. A home cluster
-// that serves none keeps new pods waiting, and not one that has tokens already: it was started by
-// a version that left bundles to the provider.
-func gatherTokens(home client.Client, trust func(context.Context) error) GatherFunc {
+// their lifetime has passed, and has its certificates gathered. Tokens are bound to the pod, and
+// become invalid when it is deleted. For the first pod that reads ClusterTrustBundles, trust has
+// them put into the View. A home cluster that serves none keeps new pods waiting, and not one that
+// has tokens already: it was started by a version that left bundles to the provider.
+func gatherTokens(home client.Client, certificates *certificates, trust func(context.Context) error) GatherFunc {
 	return func(ctx context.Context, _ client.Reader, o Objects, v *translate.View) (time.Duration, error) {
 		pod, secret := as[*corev1.Pod](o.Home), as[*corev1.Secret](o.Remote)
 		if v.Trust == nil && translate.ReadsTrust(pod) {
@@ -36,14 +36,15 @@ func gatherTokens(home client.Client, trust func(context.Context) error) GatherF
 				return 0, err
 			}
 		}
+		v.TokenSecret = translate.TokenSecretName(pod, as[*offv1beta1.ShadowPod](o.Report))
+		after := certificates.gather(ctx, pod, secret, v)
 		sources := translate.TokenSources(pod, *v)
-		if len(sources) == 0 {
-			return 0, nil
+		if len(sources) == 0 || !translate.HasTokens(pod, secret) && translate.LacksCertificates(pod, *v) {
+			return after, nil
 		}
 		if wait := time.Until(translate.TokenRefresh(pod, secret, sources)); wait > 0 {
-			return wait, nil
+			return sooner(after, wait), nil
 		}
-		v.TokenSecret = translate.TokenSecretName(pod, as[*offv1beta1.ShadowPod](o.Report))
 		v.Tokens = map[string]translate.Token{}
 		for _, source := range sources {
 			token, err := requestToken(ctx, home, pod, source)
@@ -52,8 +53,16 @@ func gatherTokens(home client.Client, trust func(context.Context) error) GatherF
 			}
 			v.Tokens[source.Key] = token
 		}
-		return 0, nil // the event of the written Secret plans the next request
+		return after, nil // the event of the written Secret plans the next request
 	}
+}
+
+// sooner returns the shorter of two waits; 0 = none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 func requestToken(

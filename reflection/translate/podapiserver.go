@@ -67,6 +67,7 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	}
 	secret := api.ServiceAccountTokenSecretName(home.Name)
 	readTrustFrom(out.Volumes, secret)
+	readCertificatesFrom(out.Volumes, secret)
 	if !usesHomeAPIServer(home, v) {
 		dropTokens(out.Volumes)
 		return

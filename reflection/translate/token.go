@@ -5,6 +5,7 @@ package translate
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -143,12 +144,14 @@ func ChangesTokens(before, after *corev1.Pod) bool {
 		api.Finished(before.Status.Phase) != api.Finished(after.Status.Phase)
 }
 
-// Tokens pushes the service account tokens of a pod, its namespace, and what it reads of
-// ClusterTrustBundles, as a Secret that the remote pod mounts. Without new tokens in the View, the
-// Secret keeps its own.
+// Tokens pushes the service account tokens of a pod, its namespace, its certificates, and what it
+// reads of ClusterTrustBundles, as a Secret that the remote pod mounts. Without new tokens or
+// certificates in the View, the Secret keeps its own.
 func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
-	tokens, trust := len(TokenSources(home, v)) > 0, ReadsTrust(home)
-	if !tokens && !trust || tokens && remote == nil && len(v.Tokens) == 0 || ofFormerPod(home, remote) {
+	tokens, trust, certified := len(TokenSources(home, v)) > 0, ReadsTrust(home), len(CertificateSources(home)) > 0
+	isNew := !HasTokens(home, remote)
+	lacks := tokens && len(v.Tokens) == 0 || LacksCertificates(home, v)
+	if !tokens && !trust && !certified || isNew && lacks || ofFormerPod(home, remote) {
 		return nil
 	}
 	out := copyOf(remote)
@@ -163,31 +166,39 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	out.Labels[api.LabelServiceAccountName] = api.LabelValue(home.Spec.ServiceAccountName)
 	out.Annotations[api.AnnotationServiceAccountForPodName] = home.Name
 	out.Annotations[api.AnnotationServiceAccountForPodUID] = string(home.UID)
-	if isNew := !HasTokens(home, remote); isNew || len(v.Tokens) > 0 {
-		former := out.Data
-		out.Data = map[string][]byte{namespaceKey: []byte(home.Namespace)}
-		for key, file := range former {
-			if !isNew && strings.HasPrefix(key, trustPrefix) {
-				out.Data[key] = file
-			}
-		}
-		bringTokens(out, v.Tokens)
-		remote = nil
+	if isNew {
+		out.Data = map[string][]byte{}
 	} else {
-		for _, key := range []string{api.AnnotationServiceAccountExpiration, tokenSecondsAnnotation} {
-			if value, ok := remote.Annotations[key]; ok {
-				out.Annotations[key] = value
-			}
-		}
+		keepTimes(out, remote)
+	}
+	if isNew || len(v.Tokens) > 0 {
+		maps.DeleteFunc(out.Data, func(key string, _ []byte) bool {
+			return !strings.HasPrefix(key, trustPrefix) && !isCertificate(key)
+		})
+		bringTokens(out, home.Namespace, v.Tokens)
+		remote = nil
 	}
 	if trust && v.Trust != nil {
 		bringTrust(out, remote, trustAnchors(home, v.Trust))
 	}
+	bringCertificates(out, v)
 	return out
 }
 
-// bringTokens sets new tokens in a Secret, and when the first of them expires.
-func bringTokens(out *corev1.Secret, tokens map[string]Token) {
+// keepTimes keeps when what is in a Secret expires.
+func keepTimes(out, remote *corev1.Secret) {
+	for _, key := range []string{
+		api.AnnotationServiceAccountExpiration, tokenSecondsAnnotation, certificateRefreshAnnotation,
+	} {
+		if value, ok := remote.Annotations[key]; ok {
+			out.Annotations[key] = value
+		}
+	}
+}
+
+// bringTokens sets the namespace and new tokens in a Secret, and when the first of them expires.
+func bringTokens(out *corev1.Secret, namespace string, tokens map[string]Token) {
+	out.Data[namespaceKey] = []byte(namespace)
 	first, seconds := time.Time{}, int64(math.MaxInt64)
 	for key, token := range tokens {
 		out.Data[key] = []byte(token.Value)

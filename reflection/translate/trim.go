@@ -80,7 +80,7 @@ func secretSources(in []corev1.Volume) []corev1.Volume {
 		}
 		kept := &corev1.ProjectedVolumeSource{}
 		for _, s := range v.Projected.Sources {
-			if s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil {
+			if s.ServiceAccountToken != nil || s.ClusterTrustBundle != nil || s.PodCertificate != nil {
 				kept.Sources = append(kept.Sources, s)
 			}
 		}

@@ -4,6 +4,7 @@
 package translate_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,10 @@ func TestTrimmingLosesNothingThatIsRead(t *testing.T) {
 
 			sources := translate.TokenSources(home, s.view)
 			alike(t, "sources of tokens", sources, translate.TokenSources(homePart, s.view))
+			certificates := translate.CertificateSources(home)
+			alike(t, "number of certificates", len(certificates), len(translate.CertificateSources(homePart)))
+			alike(t, "renewal", fmt.Sprint(translate.CertificateRefresh(home, tokens, certificates)),
+				fmt.Sprint(translate.CertificateRefresh(homePart, tokensPart, translate.CertificateSources(homePart))))
 			alike(t, "tokens", trimmed(translate.Tokens(home, tokens, s.view), translate.TrimTokens),
 				trimmed(translate.Tokens(homePart, tokensPart, s.view), translate.TrimTokens))
 			if len(sources) > 0 {

@@ -27,13 +27,15 @@ const trustDigestAnnotation = "offloading.liqo.io/trust-digest"
 
 // ReadsTrust reports whether a pod reads ClusterTrustBundles of the home cluster.
 func ReadsTrust(home *corev1.Pod) bool {
-	if home.Annotations[api.AnnotationAPIServerSupport] == apiServerRemote || api.Finished(home.Status.Phase) {
-		return false
-	}
 	for range trustSources(home.Spec.Volumes) {
-		return true
+		return readsHome(home)
 	}
 	return false
+}
+
+// readsHome reports whether a pod has what its volumes project from the home cluster, and may still read it.
+func readsHome(home *corev1.Pod) bool {
+	return home.Annotations[api.AnnotationAPIServerSupport] != apiServerRemote && !api.Finished(home.Status.Phase)
 }
 
 // trustAnchors returns the files that a pod makes of ClusterTrustBundles, by key of the Secret. One that

@@ -122,6 +122,12 @@ type View struct {
 	// Tokens holds newly requested service account tokens by key of the Secret; nil = the remote
 	// Secret keeps its own. Set for service accounts only.
 	Tokens map[string]Token
+	// Certificates holds newly issued certificates and their keys by key of the Secret, CertificateRefresh when they
+	// are to be renewed by ID of their source, and Uncertified why others are missing; nil = the remote Secret keeps
+	// its own, and there is nothing to tell. Set for service accounts only.
+	Certificates       map[string][]byte
+	CertificateRefresh map[string]time.Time
+	Uncertified        error
 	// TokenSecret is the name of a new Secret of tokens; empty = the present one. Set for service
 	// accounts only.
 	TokenSecret string

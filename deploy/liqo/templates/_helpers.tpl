@@ -202,3 +202,9 @@ affinity:
             - {key: liqo.io/type, operator: NotIn, values: [virtual-node]}
 {{- end }}
 {{- end }}
+
+{{/* Whether a virtual kubelet makes a request, in CEL. */}}
+{{- define "liqo.byVirtualKubelet" -}}
+request.userInfo.username.matches('^system:serviceaccount:[^:]+:vk-') &&
+authorizer.group('offloading.liqo.io').resource('virtualnodes').check('watch').allowed()
+{{- end }}

@@ -1,0 +1,59 @@
+// Copyright The Liqo Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/liqo-go/liqo/api"
+)
+
+// defaultExpiration is the number of seconds that the API server writes where a projection or a request has none.
+const defaultExpiration = 24 * 60 * 60
+
+// PodCertificateRefusal returns why a virtual kubelet may not request a certificate; empty = it may. What a signer
+// certifies is what the request says, so all of it must be true of the pod. Kubernetes requires as much of kubelets,
+// except for pods that have ended, and what a volume says of expiration and of annotations for the signer.
+func PodCertificateRefusal(
+	asks certificatesv1.PodCertificateRequestSpec, pod *corev1.Pod, account *corev1.ServiceAccount, node *corev1.Node,
+) string {
+	switch {
+	case asks.PodUID != pod.UID:
+		return fmt.Sprintf("pod %s has the UID %q, not %q", pod.Name, pod.UID, asks.PodUID)
+	case api.Finished(pod.Status.Phase):
+		return fmt.Sprintf("pod %s has ended", pod.Name)
+	case string(asks.NodeName) != pod.Spec.NodeName:
+		return fmt.Sprintf("pod %s is on node %q, not %q", pod.Name, pod.Spec.NodeName, asks.NodeName)
+	case asks.NodeUID != node.UID:
+		return fmt.Sprintf("node %s has the UID %q, not %q", node.Name, node.UID, asks.NodeUID)
+	case asks.ServiceAccountName != pod.Spec.ServiceAccountName:
+		return fmt.Sprintf("pod %s runs as service account %q, not %q",
+			pod.Name, pod.Spec.ServiceAccountName, asks.ServiceAccountName)
+	case asks.ServiceAccountUID != account.UID:
+		return fmt.Sprintf("service account %s has the UID %q, not %q",
+			account.Name, account.UID, asks.ServiceAccountUID)
+	}
+	projects := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+			return s.PodCertificate != nil && isOf(asks, s.PodCertificate)
+		})
+	})
+	if !projects {
+		return fmt.Sprintf("no volume of pod %s projects a certificate of signer %s with this expiration and these "+
+			"annotations", pod.Name, asks.SignerName)
+	}
+	return ""
+}
+
+// isOf reports whether a request is one that a kubelet makes for a projection.
+func isOf(asks certificatesv1.PodCertificateRequestSpec, p *corev1.PodCertificateProjection) bool {
+	return p.SignerName == asks.SignerName && maps.Equal(p.UserAnnotations, asks.UnverifiedUserAnnotations) &&
+		ptr.Deref(p.MaxExpirationSeconds, defaultExpiration) == ptr.Deref(asks.MaxExpirationSeconds, defaultExpiration)
+}
