@@ -4,9 +4,6 @@
 package deploy_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,6 +27,7 @@ import (
 	netv1beta1 "github.com/liqo-go/liqo/api/networking/v1beta1"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 	"github.com/liqo-go/liqo/api/scheme"
+	"github.com/liqo-go/liqo/internal/apitest"
 )
 
 // TestAttackShadowPodChanged: a consumer makes a ShadowPod that is harmless and changes it after it was checked: its
@@ -239,19 +237,11 @@ func TestAttackVirtualKubeletTakenOver(t *testing.T) {
 		return kubelet.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, client.DryRunAll)
 	}
 	certificate := func(namespace, node string) error {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		proof, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-		if err != nil {
-			t.Fatal(err)
-		}
 		return kubelet.Create(t.Context(), &certificatesv1.PodCertificateRequest{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "req-"},
 			Spec: certificatesv1.PodCertificateRequestSpec{
 				SignerName: "example.com/pods", PodName: "mine", PodUID: "1", ServiceAccountName: "default", ServiceAccountUID: "1",
-				NodeName: types.NodeName(node), NodeUID: "1", StubPKCS10Request: proof,
+				NodeName: types.NodeName(node), NodeUID: "1", StubPKCS10Request: apitest.CertificateRequest(t),
 			},
 		}, client.DryRunAll)
 	}

@@ -229,8 +229,8 @@ func (s admissionServer) checkShadowPod(ctx context.Context, r client.Reader,
 
 // +kubebuilder:rbac:groups="",resources=nodes;pods;serviceaccounts,verbs=get
 
-// checkPodCertificate refuses a virtual kubelet's request for a certificate that is not as its pod is. r reads no
-// cache: that keeps a part of each pod only.
+// checkPodCertificate refuses a virtual kubelet's request for a certificate that does not match its
+// pod. r must not be a cache, because caches hold only parts of pods.
 func checkPodCertificate(ctx context.Context, r client.Reader, decoder admission.Decoder,
 	req admission.Request) admission.Response {
 	var asks certificatesv1.PodCertificateRequest

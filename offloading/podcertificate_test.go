@@ -5,9 +5,6 @@ package offloading_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,12 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqo-go/liqo/internal/apitest"
 )
 
-// TestAttackCertificateOfAnotherPod: whoever took over a virtual kubelet requests a certificate for a pod that is not on
-// its node, not there at all or over, or for another service account, signer or time than its pod has.
+// TestAttackCertificateOfAnotherPod: a provider that took over a virtual kubelet requests a certificate for a pod that
+// is on another node, does not exist or has finished, or with another service account, signer or expiration than the
+// pod's.
 //
-// Outcome: a webhook reads the pod, its service account and its node, and refuses a request that says something else.
+// Outcome: a webhook reads the pod, its service account and its node, and refuses a request that does not match them.
 func TestAttackCertificateOfAnotherPod(t *testing.T) {
 	t.Parallel()
 	k := start(t)
@@ -41,20 +41,12 @@ func TestAttackCertificateOfAnotherPod(t *testing.T) {
 	}
 	ours, elsewhere := pod("ours", milan.Name), pod("elsewhere", worker.Name)
 	k.create(t, namespace("shop", nil), web, dear, milan, worker, ours, elsewhere)
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proof, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	asks := func(change func(*certificatesv1.PodCertificateRequestSpec)) error {
 		request := &certificatesv1.PodCertificateRequest{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "req-"},
 			Spec: certificatesv1.PodCertificateRequestSpec{
 				SignerName: "example.com/pods", PodName: ours.Name, PodUID: ours.UID, ServiceAccountName: web.Name,
-				ServiceAccountUID: web.UID, NodeName: types.NodeName(milan.Name), NodeUID: milan.UID, StubPKCS10Request: proof,
+				ServiceAccountUID: web.UID, NodeName: types.NodeName(milan.Name), NodeUID: milan.UID, StubPKCS10Request: apitest.CertificateRequest(t),
 			},
 		}
 		change(&request.Spec)

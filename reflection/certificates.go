@@ -34,49 +34,51 @@ import (
 )
 
 const (
-	// signTime is how long a signer may take before the pod is told that it waits.
+	// signTime is how long a signer may take before an event reports that it has not answered.
 	signTime = 30 * time.Second
-	// mostWait is the longest interval between two looks for the answer of a signer, and the least between two
-	// requests for a certificate, whatever the provider makes of the Secret with the former one.
+	// mostWait is the longest interval between two reads of a request. It is also the shortest interval
+	// between two requests for the same certificate, so that a provider that changes the Secret does
+	// not cause many.
 	mostWait = time.Minute
-	// refusalTime is how long a refusal of a signer stands: as long as Kubernetes keeps the event about it. A kubelet
-	// asks no second time; here the pod need not be made again once the signer knows better.
+	// refusalTime is how long a refusal is kept before the certificate is requested again: as long as
+	// API servers keep events by default. A kubelet never requests it again for the same pod.
 	refusalTime = time.Hour
 )
 
 // errUnsigned reports that a signer has not answered yet.
 var errUnsigned = errors.New("the signer has not answered")
 
-// certificates requests the certificates of pods from signers of the home cluster, as a kubelet does for
-// its node. Keys are made here, and remembered with the requests.
+// certificates requests the certificates of pods from signers of the home cluster, as a kubelet does
+// for its node. It generates the private keys, and keeps them in memory with the requests.
 type certificates struct {
 	home client.Client
 	node string
 
-	mu    sync.Mutex
-	asked map[asking]asked
+	mu       sync.Mutex
+	requests map[certificateID]certificateRequest
 }
 
-// asking identifies a certificate by its pod and by its key in the Secret.
-type asking struct {
-	pod types.UID
-	key string
+// certificateID identifies a certificate.
+type certificateID struct {
+	pod    types.UID
+	source string // CertificateSource.ID
 }
 
-// asked is a request for a certificate.
-type asked struct {
-	at      time.Time
-	name    string // empty = the API server has refused the request
-	key     []byte // PKCS #8 in PEM
-	refusal error  // of the API server or of the signer
+// certificateRequest is the last request for a certificate.
+type certificateRequest struct {
+	created time.Time
+	name    string // of the PodCertificateRequest; empty = the API server refused to create it
+	key     []byte // the private key, PKCS #8 in PEM
+	refusal error  // by the API server or by the signer; nil = none yet
 }
 
 func newCertificates(home client.Client, node string) *certificates {
-	return &certificates{home: home, node: node, asked: map[asking]asked{}}
+	return &certificates{home: home, node: node, requests: map[certificateID]certificateRequest{}}
 }
 
-// gather puts those certificates of a pod into v that the remote Secret lacks or that their signers want renewed, and
-// why others are missing. after is when to call it again; 0 = not needed.
+// gather sets in v the certificates that the remote Secret lacks or that are due for renewal, as far
+// as they are issued, and why the others are not. after is the time until the next call; 0 = none is
+// needed.
 func (c *certificates) gather(
 	ctx context.Context, pod *corev1.Pod, secret *corev1.Secret, v *translate.View,
 ) (after time.Duration) {
@@ -93,7 +95,7 @@ func (c *certificates) gather(
 			after = sooner(after, wait)
 			continue
 		}
-		files, begin, waited, err := c.of(ctx, pod, source)
+		files, begin, waited, err := c.request(ctx, pod, source)
 		switch {
 		case err == nil:
 			maps.Copy(v.Certificates, files)
@@ -112,39 +114,39 @@ func (c *certificates) gather(
 	return after
 }
 
-// of returns the files of a certificate, requested if it was not of late, and when its signer wants it renewed. waited
-// is how long the signer has had.
-func (c *certificates) of(
+// request returns the files of an issued certificate, and the time at which its renewal begins. It
+// creates a request if none is pending. waited is the age of the request.
+func (c *certificates) request(
 	ctx context.Context, pod *corev1.Pod, source translate.CertificateSource,
 ) (files map[string][]byte, begin time.Time, waited time.Duration, err error) {
-	id := asking{pod.UID, source.ID()}
+	id := certificateID{pod.UID, source.ID()}
 	c.mu.Lock()
-	maps.DeleteFunc(c.asked, func(_ asking, a asked) bool {
-		age := time.Since(a.at)
-		return age > refusalTime || a.name == "" && age > mostWait
+	maps.DeleteFunc(c.requests, func(_ certificateID, r certificateRequest) bool {
+		age := time.Since(r.created)
+		return age > refusalTime || r.name == "" && age > mostWait
 	})
-	a, ok := c.asked[id]
+	r, ok := c.requests[id]
 	c.mu.Unlock()
-	if ok && a.refusal == nil {
-		files, begin, err = c.answer(ctx, pod, source, &a)
+	if ok && r.refusal == nil {
+		files, begin, err = c.read(ctx, pod, source, &r)
 		over := apierrors.IsNotFound(err) || err == nil && !begin.After(time.Now())
-		ok = !over || time.Since(a.at) <= mostWait
+		ok = !over || time.Since(r.created) <= mostWait
 	}
 	if !ok {
-		a, err = asked{at: time.Now()}, errUnsigned
-		a.name, a.key, a.refusal = c.ask(ctx, pod, source)
+		r, err = certificateRequest{created: time.Now()}, errUnsigned
+		r.name, r.key, r.refusal = c.create(ctx, pod, source)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked[id] = a
-	return files, begin, time.Since(a.at), cmp.Or(a.refusal, err)
+	c.requests[id] = r
+	return files, begin, time.Since(r.created), cmp.Or(r.refusal, err)
 }
 
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,namespace=offloaded,verbs=get
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=podcertificaterequests,namespace=offloaded,verbs=create;get
 
-// ask makes a key and requests its certificate.
-func (c *certificates) ask(
+// create generates a key and creates the request for its certificate.
+func (c *certificates) create(
 	ctx context.Context, pod *corev1.Pod, source translate.CertificateSource,
 ) (name string, encoded []byte, err error) {
 	var account corev1.ServiceAccount
@@ -165,7 +167,7 @@ func (c *certificates) ask(
 	if encoded, err = x509.MarshalPKCS8PrivateKey(key); err != nil {
 		return "", nil, fmt.Errorf("encode the key: %w", err)
 	}
-	asks := &certificatesv1.PodCertificateRequest{
+	request := &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: "req-" + utilrand.String(10),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
@@ -178,17 +180,18 @@ func (c *certificates) ask(
 			UnverifiedUserAnnotations: source.UserAnnotations,
 		},
 	}
-	switch err := c.home.Create(ctx, asks); {
+	switch err := c.home.Create(ctx, request); {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		return "", nil, errors.New("this cluster does not serve PodCertificateRequests as certificates.k8s.io/v1, " +
 			"as Kubernetes does from 1.37 on")
-	case err != nil: // the name is another each time, and a text is told once
-		return "", nil, fmt.Errorf("request it: %s", strings.ReplaceAll(err.Error(), fmt.Sprintf(" %q", asks.Name), ""))
+	case err != nil: // an event is recorded when its message changes, so it must not hold the random name
+		return "", nil, fmt.Errorf("request it: %s",
+			strings.ReplaceAll(err.Error(), fmt.Sprintf(" %q", request.Name), ""))
 	}
-	return asks.Name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
+	return request.Name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
 }
 
-// newKey makes a key of a type that the projection of a pod names.
+// newKey generates a private key of a type that PodCertificateProjection.KeyType allows.
 func newKey(keyType string) (crypto.Signer, error) {
 	switch keyType {
 	case "RSA3072":
@@ -209,23 +212,24 @@ func newKey(keyType string) (crypto.Signer, error) {
 		keyType)
 }
 
-// answer returns the files of a certificate that a signer has issued, and when it wants to renew it. It keeps refusals.
-func (c *certificates) answer(
-	ctx context.Context, pod *corev1.Pod, source translate.CertificateSource, a *asked,
+// read returns the files of a certificate that its signer has issued, and the time at which its renewal
+// begins. It sets the refusal of r if the signer denied the request or failed.
+func (c *certificates) read(
+	ctx context.Context, pod *corev1.Pod, source translate.CertificateSource, r *certificateRequest,
 ) (files map[string][]byte, begin time.Time, err error) {
 	var answer certificatesv1.PodCertificateRequest
-	if err := c.home.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: a.name}, &answer); err != nil {
+	if err := c.home.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: r.name}, &answer); err != nil {
 		return nil, begin, fmt.Errorf("get the request: %w", err)
 	}
 	for _, condition := range answer.Status.Conditions {
 		if condition.Type != certificatesv1.PodCertificateRequestConditionTypeIssued {
-			a.refusal = fmt.Errorf("request %s: %s: %s: %s",
-				a.name, condition.Type, condition.Reason, condition.Message)
-			return nil, begin, a.refusal
+			r.refusal = fmt.Errorf("request %s: %s: %s: %s",
+				r.name, condition.Type, condition.Reason, condition.Message)
+			return nil, begin, r.refusal
 		}
 	}
 	if answer.Status.BeginRefreshAt == nil {
 		return nil, begin, errUnsigned
 	}
-	return source.Files(a.key, answer.Status.CertificateChain), answer.Status.BeginRefreshAt.Time, nil
+	return source.Files(r.key, answer.Status.CertificateChain), answer.Status.BeginRefreshAt.Time, nil
 }

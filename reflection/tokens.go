@@ -21,7 +21,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=offloaded,verbs=create
 
 // gatherTokens requests the tokens of a home pod when the remote Secret lacks them, or 80 % of
-// their lifetime has passed, and has its certificates gathered. Tokens are bound to the pod, and
+// their lifetime has passed, and gathers its certificates. Tokens are bound to the pod, and
 // become invalid when it is deleted. For the first pod that reads ClusterTrustBundles, trust has
 // them put into the View. A home cluster that serves none keeps new pods waiting, and not one that
 // has tokens already: it was started by a version that left bundles to the provider.
@@ -57,7 +57,7 @@ func gatherTokens(home client.Client, certificates *certificates, trust func(con
 	}
 }
 
-// sooner returns the shorter of two waits; 0 = none.
+// sooner returns the shorter of two delays; 0 means that there is none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 )
 
@@ -142,4 +143,18 @@ func newKey() (*ecdsa.PrivateKey, []byte, error) {
 		return nil, nil, err
 	}
 	return key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// CertificateRequest returns a request for a certificate in DER, with a signature and an empty subject.
+func CertificateRequest(t testing.TB) []byte {
+	t.Helper()
+	key, _, err := newKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request
 }

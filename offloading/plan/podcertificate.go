@@ -15,12 +15,13 @@ import (
 	"github.com/liqo-go/liqo/api"
 )
 
-// defaultExpiration is the number of seconds that the API server writes where a projection or a request has none.
+// defaultExpiration is the default of maxExpirationSeconds in the API of projections and requests.
 const defaultExpiration = 24 * 60 * 60
 
-// PodCertificateRefusal returns why a virtual kubelet may not request a certificate; empty = it may. What a signer
-// certifies is what the request says, so all of it must be true of the pod. Kubernetes requires as much of kubelets,
-// except for pods that have ended, and what a volume says of expiration and of annotations for the signer.
+// PodCertificateRefusal returns why a virtual kubelet's request for a certificate is refused; empty =
+// it is allowed. Signers trust the fields of a request, so each must match the pod, its service account
+// and its node. The NodeRestriction plugin checks the same for kubelets, except the phase of the pod,
+// the expiration and the annotations (Kubernetes 1.37.2).
 func PodCertificateRefusal(
 	asks certificatesv1.PodCertificateRequestSpec, pod *corev1.Pod, account *corev1.ServiceAccount, node *corev1.Node,
 ) string {
@@ -42,7 +43,7 @@ func PodCertificateRefusal(
 	}
 	projects := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.PodCertificate != nil && isOf(asks, s.PodCertificate)
+			return s.PodCertificate != nil && matches(asks, s.PodCertificate)
 		})
 	})
 	if !projects {
@@ -52,8 +53,8 @@ func PodCertificateRefusal(
 	return ""
 }
 
-// isOf reports whether a request is one that a kubelet makes for a projection.
-func isOf(asks certificatesv1.PodCertificateRequestSpec, p *corev1.PodCertificateProjection) bool {
+// matches reports whether a request has the signer, expiration and annotations of a projection.
+func matches(asks certificatesv1.PodCertificateRequestSpec, p *corev1.PodCertificateProjection) bool {
 	return p.SignerName == asks.SignerName && maps.Equal(p.UserAnnotations, asks.UnverifiedUserAnnotations) &&
 		ptr.Deref(p.MaxExpirationSeconds, defaultExpiration) == ptr.Deref(asks.MaxExpirationSeconds, defaultExpiration)
 }

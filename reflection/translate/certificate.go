@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificateRefreshAnnotation holds, on the Secret of a pod's tokens, when its certificates are to be requested
-// again: a JSON object of times by ID.
+// certificateRefreshAnnotation is on the Secret of a pod's tokens. It holds the times at which the
+// renewal of its certificates begins: a JSON object from CertificateSource.ID to RFC 3339.
 const certificateRefreshAnnotation = "offloading.liqo.io/certificate-refresh"
 
-// certificateFiles are the files that a projection of a pod certificate may write. Their prefixes begin the keys of
-// certificates in the Secret, and no others.
+// certificateFiles lists the files that a podCertificate projection can write. A prefix marks their keys
+// in the Secret; no other key begins with it.
 var certificateFiles = []struct {
 	prefix string
 	path   func(*corev1.PodCertificateProjection) string
@@ -30,17 +30,17 @@ var certificateFiles = []struct {
 	{"-chain.", func(p *corev1.PodCertificateProjection) string { return p.CertificateChainPath }},
 }
 
-// CertificateSource is a certificate that a pod requests.
+// CertificateSource is a podCertificate projection of a pod.
 type CertificateSource struct {
 	*corev1.PodCertificateProjection
-	// items names the keys of the bundle, the key and the chain in the Secret; empty = the pod has no such file.
+	// items holds the Secret keys of bundle, private key and chain; empty = not projected.
 	items [3]string
 }
 
-// ID identifies the certificate among those of its pod: the key of its first file.
+// ID returns the Secret key of the first file, which is unique within the pod.
 func (s CertificateSource) ID() string { return cmp.Or(s.items[:]...) }
 
-// Files returns the files of a certificate by key of the Secret.
+// Files returns the projected files of a private key and a certificate chain in PEM, by Secret key.
 func (s CertificateSource) Files(key []byte, chain string) map[string][]byte {
 	certificates := blocks(chain)
 	files := map[string][]byte{
@@ -50,7 +50,7 @@ func (s CertificateSource) Files(key []byte, chain string) map[string][]byte {
 	return files
 }
 
-// blocks returns the blocks of a text in PEM, without their headers and what is between them.
+// blocks returns the PEM blocks of a text, without their headers and the text between them.
 func blocks(text string) (out []byte) {
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
 		out = append(out, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
@@ -58,7 +58,8 @@ func blocks(text string) (out []byte) {
 	return out
 }
 
-// CertificateSources returns the certificates that a pod needs from signers of the home cluster, sorted by ID.
+// CertificateSources returns the certificates that a pod needs from signers of the home cluster,
+// sorted by ID.
 func CertificateSources(home *corev1.Pod) []CertificateSource {
 	if !readsHome(home) {
 		return nil
@@ -68,7 +69,7 @@ func CertificateSources(home *corev1.Pod) []CertificateSource {
 	})
 }
 
-// certificateSources returns the projections of pod certificates.
+// certificateSources returns the podCertificate projections of volumes.
 func certificateSources(volumes []corev1.Volume) map[*corev1.VolumeProjection]CertificateSource {
 	out := map[*corev1.VolumeProjection]CertificateSource{}
 	for i, file := range certificateFiles {
@@ -87,7 +88,8 @@ func certificateSources(volumes []corev1.Volume) map[*corev1.VolumeProjection]Ce
 	return out
 }
 
-// readCertificatesFrom replaces certificates the kubelet would request by those kept in a Secret.
+// readCertificatesFrom replaces podCertificate projections, which the remote kubelet would request, by
+// projections of a Secret.
 func readCertificatesFrom(volumes []corev1.Volume, secret string) {
 	for source, of := range certificateSources(volumes) {
 		var items []corev1.KeyToPath
@@ -102,8 +104,8 @@ func readCertificatesFrom(volumes []corev1.Volume, secret string) {
 	}
 }
 
-// CertificateRefresh returns when certificates of a Secret are to be requested again, by ID, as their signers have
-// said. One that the Secret lacks has no time.
+// CertificateRefresh returns the times at which the renewal of the certificates in a Secret begins, by ID.
+// Certificates that the Secret lacks have no time.
 func CertificateRefresh(home *corev1.Pod, remote *corev1.Secret, sources []CertificateSource) map[string]time.Time {
 	if !HasTokens(home, remote) {
 		return nil
@@ -117,7 +119,7 @@ func CertificateRefresh(home *corev1.Pod, remote *corev1.Secret, sources []Certi
 	return refresh
 }
 
-// refreshTimes returns what the annotation says; none if it is not as we write it.
+// refreshTimes parses certificateRefreshAnnotation; it returns no times if the provider broke it.
 func refreshTimes(remote *corev1.Secret) map[string]time.Time {
 	times := map[string]time.Time{}
 	if json.Unmarshal([]byte(remote.Annotations[certificateRefreshAnnotation]), &times) != nil {
@@ -126,7 +128,7 @@ func refreshTimes(remote *corev1.Secret) map[string]time.Time {
 	return times
 }
 
-// LacksCertificates reports whether new certificates are only some of those that a pod needs.
+// LacksCertificates reports whether the View holds no new certificate for some source of a pod.
 func LacksCertificates(home *corev1.Pod, v View) bool {
 	for _, source := range CertificateSources(home) {
 		if _, ok := v.CertificateRefresh[source.ID()]; !ok {
@@ -136,7 +138,9 @@ func LacksCertificates(home *corev1.Pod, v View) bool {
 	return false
 }
 
-// Uncertified returns why a pod lacks certificates, or newer ones. What a former pod of its name had goes first.
+// Uncertified returns why certificates of a pod are not issued or renewed; nil = nothing is wrong. It
+// returns nil while the Secret belongs to a former pod of the same name, because an error would keep
+// that Secret from being deleted.
 func Uncertified(home *corev1.Pod, remote *corev1.Secret, v View) error {
 	if remote != nil && !HasTokens(home, remote) {
 		return nil
@@ -144,7 +148,7 @@ func Uncertified(home *corev1.Pod, remote *corev1.Secret, v View) error {
 	return v.Uncertified
 }
 
-// bringCertificates sets new certificates in a Secret, and when to request the next ones.
+// bringCertificates sets new certificates in a Secret, and the times at which their renewal begins.
 func bringCertificates(out *corev1.Secret, v View) {
 	if len(v.CertificateRefresh) == 0 {
 		return
@@ -155,10 +159,10 @@ func bringCertificates(out *corev1.Secret, v View) {
 		times[id] = at.UTC()
 	}
 	text, err := json.Marshal(times)
-	if err == nil { // a year has four digits: signers' times passed Kubernetes' validation
+	if err == nil { // it fails only for years above 9999, which API servers refuse
 		out.Annotations[certificateRefreshAnnotation] = string(text)
 	}
 }
 
-// isCertificate reports whether a key of the Secret is that of a certificate.
+// isCertificate reports whether a Secret key holds a certificate or its private key.
 func isCertificate(key string) bool { return strings.HasPrefix(key, "-") }

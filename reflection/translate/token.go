@@ -185,7 +185,7 @@ func Tokens(home *corev1.Pod, remote *corev1.Secret, v View) *corev1.Secret {
 	return out
 }
 
-// keepTimes keeps when what is in a Secret expires.
+// keepTimes copies the annotations with the times at which tokens expire and renewal begins.
 func keepTimes(out, remote *corev1.Secret) {
 	for _, key := range []string{
 		api.AnnotationServiceAccountExpiration, tokenSecondsAnnotation, certificateRefreshAnnotation,
@@ -196,7 +196,7 @@ func keepTimes(out, remote *corev1.Secret) {
 	}
 }
 
-// bringTokens sets the namespace and new tokens in a Secret, and when the first of them expires.
+// bringTokens sets the namespace and new tokens in a Secret, and the time at which the first expires.
 func bringTokens(out *corev1.Secret, namespace string, tokens map[string]Token) {
 	out.Data[namespaceKey] = []byte(namespace)
 	first, seconds := time.Time{}, int64(math.MaxInt64)

@@ -33,7 +33,8 @@ func ReadsTrust(home *corev1.Pod) bool {
 	return false
 }
 
-// readsHome reports whether a pod has what its volumes project from the home cluster, and may still read it.
+// readsHome reports whether a pod has not finished, and its volumes project data of the home cluster
+// rather than the provider's.
 func readsHome(home *corev1.Pod) bool {
 	return home.Annotations[api.AnnotationAPIServerSupport] != apiServerRemote && !api.Finished(home.Status.Phase)
 }

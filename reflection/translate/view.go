@@ -122,9 +122,10 @@ type View struct {
 	// Tokens holds newly requested service account tokens by key of the Secret; nil = the remote
 	// Secret keeps its own. Set for service accounts only.
 	Tokens map[string]Token
-	// Certificates holds newly issued certificates and their keys by key of the Secret, CertificateRefresh when they
-	// are to be renewed by ID of their source, and Uncertified why others are missing; nil = the remote Secret keeps
-	// its own, and there is nothing to tell. Set for service accounts only.
+	// Certificates holds newly issued certificates and their private keys by Secret key; nil = the
+	// remote Secret keeps its own. CertificateRefresh holds the times at which their renewal begins,
+	// by CertificateSource.ID. Uncertified says why other certificates are not issued or renewed; nil
+	// = nothing is reported. Set for service accounts only.
 	Certificates       map[string][]byte
 	CertificateRefresh map[string]time.Time
 	Uncertified        error

@@ -17,11 +17,11 @@ import (
 var (
 	// soak runs what is long in full: all faults in place of a sample.
 	soak = flag.Bool("soak", false, "run everything, not samples")
-	// fraction is how many stories of a stage and rows run, of each at least one. All run with 1, each as in usual runs.
+	// fraction is the part of each list of stories and rows that runs, rounded up; 1 = all, in their order.
 	fraction = flag.Float64("sample", 0.5, "fraction of stories and rows to run, by the seed: above 0 and up to 1")
 )
 
-// some returns the fraction that -sample says, by chance and rounded up; all of them in full runs.
+// some returns a random sample of the size that -sample gives; all of them in full runs.
 func some[T any](t *testing.T, all []T) []T {
 	t.Helper()
 	if *fraction <= 0 || *fraction > 1 {

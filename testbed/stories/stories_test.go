@@ -115,8 +115,8 @@ func TestPeered(t *testing.T) {
 	})
 }
 
-// TestTimedStories runs some of the stories that assert times, which other work on the machine would disturb, and the end of
-// the peering. It continues on the clusters that TestPeered left, or on new ones.
+// TestTimedStories runs some of the stories that assert times, which other work on the machine would
+// disturb, and ends the peering. It continues on the clusters that TestPeered left, or on new ones.
 func TestTimedStories(t *testing.T) {
 	tellEach(t, []stage{
 		{offloaded, offloaded, some(t, []story{
