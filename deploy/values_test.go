@@ -285,6 +285,8 @@ func (n *node) otherValue(defs map[string]*node, standard any) any {
 		return "12345Ki"
 	case strings.Contains(n.Pattern, "https?"):
 		return "https://203.0.113.7:6443"
+	case strings.HasPrefix(n.Pattern, "^[A-Z]"):
+		return "Changed.example.com"
 	}
 	return "changed"
 }

@@ -47,6 +47,8 @@ type Options struct {
 	// ReplaceLostPods force-deletes offloaded pods that terminate on a node that is not ready, so
 	// that their consumer starts others.
 	ReplaceLostPods bool
+	// Replacing lists further kinds of controllers, as Kind.group, that replace deleted pods.
+	Replacing plan.Replacing
 	// WebhookPort is the port of the admission server.
 	WebhookPort int
 	// WebhookSecret is the Secret, in Liqo's namespace, that holds its certificate.
@@ -65,7 +67,7 @@ func Controllers(o Options) []ctl.Registrar {
 		schedulingLabel(),
 		namespaceMap(o),
 		namespaceOffloading(o),
-		pendingPods{runtimeClass: o.Kubelet.RuntimeClass},
+		pendingPods{runtimeClass: o.Kubelet.RuntimeClass, replacing: o.Replacing},
 		virtualNode(o),
 		cordon(),
 		drain(),

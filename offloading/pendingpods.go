@@ -27,7 +27,10 @@ import (
 // pendingPods are the controllers for pods that wait. Some were created before their namespace was
 // offloaded as it is now; for others the provider has no room. The cache holds pods whole until
 // they have started.
-type pendingPods struct{ runtimeClass string }
+type pendingPods struct {
+	runtimeClass string
+	replacing    plan.Replacing
+}
 
 // Register adds the controllers and their index to mgr.
 func (p pendingPods) Register(mgr manager.Manager) error {
@@ -51,7 +54,8 @@ func (p pendingPods) earlier() ctl.Registrar {
 				return pod.Namespace == offloading.GetNamespace() && plan.Waits(pod)
 			})}},
 		Gather: func(ctx context.Context, r ctl.Reader, root *corev1.Pod) (plan.EarlierPodInput, error) {
-			in := plan.EarlierPodInput{Root: root, RuntimeClass: p.runtimeClass, Now: time.Now()}
+			in := plan.EarlierPodInput{Root: root, RuntimeClass: p.runtimeClass, Replacing: p.replacing,
+				Now: time.Now()}
 			var err error
 			if in.Offloading, err = offloadingOf(ctx, r, root.Namespace); err != nil || root.Spec.NodeName != "" {
 				return in, err
@@ -82,7 +86,7 @@ func (p pendingPods) unplaced() ctl.Registrar {
 			if err := r.List(ctx, &pods, on, client.UnsafeDisableDeepCopy); err != nil {
 				return plan.UnplacedInput{}, fmt.Errorf("list pending pods: %w", err)
 			}
-			return plan.UnplacedInput{Root: root, Pods: pods.Items, Now: time.Now()}, nil
+			return plan.UnplacedInput{Root: root, Pods: pods.Items, Replacing: p.replacing, Now: time.Now()}, nil
 		},
 		Plan: plan.Unplaced,
 	}

@@ -190,6 +190,8 @@ func (f *controllerFlags) addOffloading(fs *pflag.FlagSet) {
 		"what a consumer may have in each of its namespaces, as `JSON` of the chart value offloading.namespaceBounds")
 	fs.BoolVar(&f.offloading.ReplaceLostPods, "enable-node-failure-controller", false,
 		"force-delete offloaded pods that terminate on a lost node")
+	fs.StringSliceVar((*[]string)(&f.offloading.Replacing), "replacing-controllers", nil,
+		"further `kinds` of controllers, as Kind.group, that create another pod for each one that is deleted")
 	fs.BoolVar(&f.offloading.DenyDirectConnections, "deny-direct-connections", false,
 		"refuse direct provider-to-provider endpoints")
 	fs.StringVar(&f.vkOptionsTemplate, "vk-options-default-template", api.Namespace+"/"+api.VkOptionsTemplateName,

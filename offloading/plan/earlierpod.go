@@ -30,7 +30,9 @@ type EarlierPodInput struct {
 	RuntimeClass string
 	// ClaimsAllow says that the claims of the pod let it leave this cluster, as for AdmitPod.
 	ClaimsAllow bool
-	Now         time.Time
+	// Replacing lists further kinds of controllers that replace deleted pods.
+	Replacing Replacing
+	Now       time.Time
 }
 
 // EarlierPod decides about a pod that is pending, or on a virtual node that its namespace is not
@@ -38,14 +40,16 @@ type EarlierPodInput struct {
 // admission was down. Kubernetes allows to add tolerations to a pod, but not to change its
 // affinity.
 //
-//	pod                                              has a controller   plan
-//	was released by its controller                   any                replaced
-//	was admitted, now with another result            yes                replaced
-//	was admitted to fewer nodes than it would be now no                 reported to the user
-//	equals the admitted pod                          any                –
-//	lacks the toleration                             any                gets the toleration
-//	differs in affinity                              yes                replaced
-//	differs in affinity                              no                 reported to the user
+//	pod                                              would be replaced   plan
+//	was released by its Job                          any                 replaced
+//	was admitted, now with another result            yes                 replaced
+//	was admitted to fewer nodes than it would be now no                  reported to the user
+//	equals the admitted pod                          any                 –
+//	lacks the toleration                             any                 gets the toleration
+//	differs in affinity                              yes                 replaced
+//	differs in affinity                              no                  reported to the user
+//
+// The controllers of Replacing and Jobs replace a pod that is deleted.
 func EarlierPod(in EarlierPodInput) desired.Plan {
 	p := in.plan()
 	age := in.Now.Sub(in.Root.CreationTimestamp.Time)
@@ -68,17 +72,13 @@ func (in EarlierPodInput) plan() desired.Plan {
 		return desired.Plan{}
 	}
 	if _, letGo := pod.Annotations[AnnotationLetGo]; letGo {
-		return replaced(pod)
+		return in.replaced()
 	}
-	offloaded := in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
-	var now string
-	if offloaded {
-		now = admitted(in.Offloading.Spec)
-	}
+	now := in.admitted()
 	switch was := pod.Annotations[api.AnnotationAdmitted]; {
-	case was != "" && was != now && (was != anyNode || metav1.GetControllerOf(pod) != nil):
-		return replaced(pod)
-	case !offloaded || !pending:
+	case was != "" && was != now && (was != anyNode || in.Replacing.replaces(pod) || controllerKind(pod) == job):
+		return in.replaced()
+	case !in.offloaded() || !pending:
 		return desired.Plan{}
 	}
 	wanted := AdmitPod(pod, in.Offloading.Spec, in.RuntimeClass, in.ClaimsAllow)
@@ -88,30 +88,43 @@ func (in EarlierPodInput) plan() desired.Plan {
 	case equality.Semantic.DeepEqual(pod.Spec.Affinity, wanted.Spec.Affinity):
 		return desired.Plan{Actions: []desired.Action{{Verb: desired.Merge, Locked: true, Before: pod, Object: wanted}}}
 	}
-	return replaced(pod)
+	return in.replaced()
+}
+
+func (in EarlierPodInput) offloaded() bool {
+	return in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
+}
+
+// admitted returns the value of AnnotationAdmitted that the pod would get now.
+func (in EarlierPodInput) admitted() string {
+	if in.offloaded() {
+		return admitted(in.Offloading.Spec)
+	}
+	return ""
 }
 
 // replaced deletes a pod whose controller creates another, and reports other pods to the user. A
 // Job would count the deleted pod as failed, so the labels that it selects are removed first, and
 // the Job releases the pod.
-func replaced(pod *corev1.Pod) desired.Plan {
-	owner := metav1.GetControllerOf(pod)
+func (in EarlierPodInput) replaced() desired.Plan {
+	pod, ofJob := in.Root, controllerKind(in.Root) == job
 	_, letGo := pod.Annotations[AnnotationLetGo]
-	if owner == nil && !letGo {
+	if !ofJob && !letGo && !in.Replacing.replaces(pod) {
 		return desired.Block("CreatedBeforeOffloading",
 			"created before its namespace was offloaded as it is now, and its affinity cannot be changed; delete it "+
 				"and create it again")
 	}
 	var p desired.Plan
-	if owner != nil && owner.Kind == "Job" {
+	if ofJob {
 		free := pod.DeepCopy()
 		free.Labels = nil
 		metav1.SetMetaDataAnnotation(&free.ObjectMeta, AnnotationLetGo, api.True)
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Locked: true, Before: pod, Object: free})
 	}
 	p.Actions = append(p.Actions, desired.Action{Verb: desired.Delete, Object: pod, Last: true, Event: desired.Event{
-		Reason:  "OffloadingReplaced",
-		Message: "deleted, so that its controller makes one that may run where its namespace is offloaded to now",
+		Reason: "OffloadingReplaced",
+		Message: "deleted, so that its controller makes one that may run where the offloading of its namespace " +
+			"allows now",
 	}})
 	return p
 }

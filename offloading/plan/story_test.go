@@ -202,7 +202,7 @@ func treatment(p desired.Plan) string {
 func node(t *testing.T, root *corev1.Node, rest []client.Object) string {
 	t.Helper()
 	if pods := story.Values[*corev1.Pod](rest); len(pods) > 0 {
-		p := plan.Unplaced(plan.UnplacedInput{Root: root, Pods: pods, Now: now})
+		p := plan.Unplaced(plan.UnplacedInput{Root: root, Pods: pods, Replacing: plan.Replacing{"CloneSet.apps.kruise.io"}, Now: now})
 		out := map[string]any{"taints": root.Spec.Taints, "after": p.RequeueAfter.String()}
 		for _, a := range p.Actions {
 			if tainted, ok := a.Object.(*corev1.Node); ok {

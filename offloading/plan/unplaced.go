@@ -32,12 +32,15 @@ const (
 type UnplacedInput struct {
 	Root *corev1.Node
 	Pods []corev1.Pod
-	Now  time.Time
+	// Replacing lists further kinds of controllers that replace deleted pods.
+	Replacing Replacing
+	Now       time.Time
 }
 
-// Unplaced deletes the pods of a virtual node for which its provider has no room. Their controllers
-// create others, which the local scheduler places. It does not know the provider's nodes, so a
-// taint makes it prefer any other node.
+// Unplaced deletes the pods of a virtual node for which its provider has no room, if their controllers
+// replace them. The local scheduler places the new ones. It does not know the provider's nodes, so a
+// taint makes it prefer any other node. Other pods wait: nobody would create another, or a Job would
+// count the deleted one as failed.
 //
 //	               30 s               10 min             no pod waits
 //	├ pod pending ──┼ taint, deleted
@@ -55,7 +58,7 @@ func Unplaced(in UnplacedInput) desired.Plan {
 			continue
 		}
 		waiting = true
-		if !replaceable(pod) || !api.NodeReady(in.Root) {
+		if !in.Replacing.replaces(pod) || !api.NodeReady(in.Root) {
 			continue
 		}
 		left := roomTime
@@ -131,11 +134,4 @@ func NoRoom(pod *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// replaceable reports whether a deleted pod is replaced by its controller at no loss. That of a
-// DaemonSet would go to the same node, and a Job counts a deleted pod as a failure.
-func replaceable(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Job"
 }
