@@ -49,14 +49,16 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-func render(t *testing.T, values string) (map[string]string, error) {
+// render renders the chart for an API server that has the given versions, as group/version/Kind, too.
+func render(t *testing.T, values string, has ...string) (map[string]string, error) {
 	t.Helper()
 	vals, err := common.ReadValues([]byte(values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := load(t)
-	full, err := chartvalues.ToRenderValues(c, vals, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, nil)
+	c, capabilities := load(t), common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, has)
+	full, err := chartvalues.ToRenderValues(c, vals, common.ReleaseOptions{Name: "liqo", Namespace: "liqo", IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func (w *warnings) take() []string {
 	return texts
 }
 
-// startWithPolicies starts an API server with the admission policies of the chart's templates of
-// offloading, and a namespace demo.
+// startWithPolicies starts an API server with the admission policies of the chart's templates
+// offloading.yaml and webhooks.yaml, and a namespace demo.
 func startWithPolicies(t *testing.T) *apitest.Server {
 	t.Helper()
 	server := apitest.Start(t)
@@ -60,17 +60,17 @@ func startWithPolicies(t *testing.T) *apitest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := render(t, bases[0])
+	rendered, err := render(t, bases[0], "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}}
-	for _, doc := range strings.Split(rendered["liqo/templates/offloading.yaml"], "\n---\n") {
+	for _, doc := range strings.Split(rendered["liqo/templates/offloading.yaml"]+"\n---\n"+rendered["liqo/templates/webhooks.yaml"], "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &object.Object); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") {
+		if strings.Contains(object.GetKind(), "AdmissionPolicy") {
 			objects = append(objects, object)
 		}
 	}

@@ -54,6 +54,13 @@ func (s admissionServer) Register(mgr manager.Manager) error {
 	handle("/mutate/pod", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutatePod(ctx, reader, decoder, req)
 	})
+	handle("/mutate/tolerantpod", func(_ context.Context, req admission.Request) admission.Response {
+		var pod corev1.Pod
+		if err := decoder.Decode(req, &pod); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		return admitted(&pod, plan.KeepHome(&pod, s.options.Kubelet.RuntimeClass))
+	})
 	handle("/mutate/shadowpods", func(ctx context.Context, req admission.Request) admission.Response {
 		return s.mutateShadowPod(ctx, mgr.GetClient(), decoder, req)
 	})

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,7 @@ type EarlierPodInput struct {
 //	pod                                              would be replaced   plan
 //	was released by its Job                          any                 replaced
 //	was admitted, now with another result            yes                 replaced
+//	is on a virtual node because it tolerates all    any                 as below, after roomTime
 //	was admitted to fewer nodes than it would be now no                  reported to the user
 //	equals the admitted pod                          any                 –
 //	lacks the toleration                             any                 gets the toleration
@@ -76,6 +78,8 @@ func (in EarlierPodInput) plan() desired.Plan {
 	}
 	now := in.admitted()
 	switch was := pod.Annotations[api.AnnotationAdmitted]; {
+	case was == "" && now == noVirtualNode && !pending:
+		return in.strayed()
 	case was != "" && was != now && (was != anyNode || in.Replacing.replaces(pod) || controllerKind(pod) == job):
 		return in.replaced()
 	case !in.offloaded() || !pending:
@@ -95,12 +99,35 @@ func (in EarlierPodInput) offloaded() bool {
 	return in.Offloading != nil && in.Offloading.DeletionTimestamp == nil
 }
 
-// admitted returns the value of AnnotationAdmitted that the pod would get now.
+// admitted returns the value of AnnotationAdmitted that the pod would get now. The claims of a pod that has a
+// node have let it leave this cluster.
 func (in EarlierPodInput) admitted() string {
-	if in.offloaded() {
+	offloaded, claimsAllow := in.offloaded(), in.ClaimsAllow || in.Root.Spec.NodeName != ""
+	switch home := !offloaded || staysHome(in.Root, in.Offloading.Spec, claimsAllow); {
+	case home && toleratesAll(&in.Root.Spec):
+		return noVirtualNode
+	case offloaded:
 		return admitted(in.Offloading.Spec)
 	}
 	return ""
+}
+
+// strayed plans for a pod that the scheduler has placed on a virtual node because it tolerates all taints,
+// while admission was down. One whose manifest names the node is meant to be there: nobody else sets the
+// condition PodScheduled.
+func (in EarlierPodInput) strayed() desired.Plan {
+	pod, age := in.Root, in.Now.Sub(in.Root.CreationTimestamp.Time)
+	switch {
+	case !slices.ContainsFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }):
+		return desired.Plan{}
+	case age < roomTime:
+		return desired.Plan{RequeueAfter: roomTime - age}
+	case controllerKind(pod) == job || in.Replacing.replaces(pod):
+		return in.replaced()
+	}
+	return desired.Block("PlacedByTolerations", "on a virtual node because it tolerates all taints, though its "+
+		"namespace is not offloaded; delete it and create it again")
 }
 
 // replaced deletes a pod whose controller creates another, and reports other pods to the user. A

@@ -18,7 +18,7 @@ import (
 // AdmitPod returns a copy of the pod that may run where the offloading of its namespace allows. It
 // does not change pods of the runtime class, which brings selector and toleration with it, or of
 // DaemonSets, which belong to one node. A pod with claims may leave this cluster only if
-// claimsAllow is set or the strategy is Remote.
+// claimsAllow is set or the strategy is Remote; KeepHome holds it back otherwise.
 //
 //	strategy         selector   node affinity, in product with the pod's own terms
 //	Local            any        none, and no toleration
@@ -30,10 +30,10 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	claimsAllow bool) *corev1.Pod {
 	out := pod.DeepCopy()
 	switch {
-	case offloading.PodOffloadingStrategy == offloadingv1beta1.LocalStrategy,
-		exempt(pod, runtimeClass),
-		offloading.PodOffloadingStrategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !claimsAllow:
+	case exempt(pod, runtimeClass):
 		return out
+	case staysHome(pod, offloading, claimsAllow):
+		return KeepHome(pod, runtimeClass)
 	}
 	if !tolerates(pod.Spec.Tolerations) {
 		out.Spec.Tolerations = append(out.Spec.Tolerations, api.VirtualNodeToleration())
@@ -44,6 +44,27 @@ func AdmitPod(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingS
 	if !equality.Semantic.DeepEqual(out.Spec, pod.Spec) {
 		metav1.SetMetaDataAnnotation(&out.ObjectMeta, api.AnnotationAdmitted, admitted(offloading))
 	}
+	return out
+}
+
+// staysHome reports whether an offloading keeps a pod off virtual nodes.
+func staysHome(pod *corev1.Pod, offloading offloadingv1beta1.NamespaceOffloadingSpec, claimsAllow bool) bool {
+	strategy := offloading.PodOffloadingStrategy
+	return strategy == offloadingv1beta1.LocalStrategy ||
+		strategy != offloadingv1beta1.RemoteStrategy && Claims(&pod.Spec) && !claimsAllow
+}
+
+// KeepHome returns a copy of a pod that must not leave this cluster. A pod that tolerates all taints, and does not
+// name that of virtual nodes, gets a node affinity against these. Other pods do not tolerate the taint, or
+// ask for virtual nodes. A policy of the chart does the same where the API server has such policies. It
+// does not change pods of DaemonSets, and pods that have a node already, like static ones.
+func KeepHome(pod *corev1.Pod, runtimeClass string) *corev1.Pod {
+	out := pod.DeepCopy()
+	if pod.Spec.NodeName != "" || exempt(pod, runtimeClass) || !toleratesAll(&pod.Spec) {
+		return out
+	}
+	require(&out.Spec, []corev1.NodeSelectorTerm{nodeType(corev1.NodeSelectorOpNotIn)})
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, api.AnnotationAdmitted, noVirtualNode)
 	return out
 }
 
@@ -105,8 +126,12 @@ func admitted(offloading offloadingv1beta1.NamespaceOffloadingSpec) string {
 	return hash(terms)
 }
 
-// anyNode stands for pods that admission allows on virtual nodes without requiring any node.
-const anyNode = "any"
+const (
+	// anyNode stands for pods that admission allows on virtual nodes without requiring any node.
+	anyNode = "any"
+	// noVirtualNode stands for pods that KeepHome changed. The policy of the chart writes it, too.
+	noVirtualNode = "none"
+)
 
 // Claims reports whether the pod uses a PersistentVolumeClaim.
 func Claims(spec *corev1.PodSpec) bool {
@@ -157,6 +182,18 @@ func tolerates(tolerations []corev1.Toleration) bool {
 		effect := t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute
 		return key && value && effect && t.TolerationSeconds == nil
 	})
+}
+
+// toleratesAll reports whether a pod tolerates the taint of virtual nodes because it tolerates all taints, be it for
+// a time, and neither names the taint nor selects virtual nodes.
+func toleratesAll(spec *corev1.PodSpec) bool {
+	_, selects := spec.NodeSelector[api.LabelType]
+	named := func(t corev1.Toleration) bool { return t.Key == api.VirtualNodeTaintKey }
+	return !selects && !slices.ContainsFunc(spec.Tolerations, named) &&
+		slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+			t.TolerationSeconds = nil // schedulers do not look at it
+			return tolerates([]corev1.Toleration{t})
+		})
 }
 
 // imposed returns the node selector terms that an offloading requires; nil = any node.

@@ -317,7 +317,7 @@ func (c cluster) record(t *testing.T, objects map[string]object) {
 		case strings.HasPrefix(o.Metadata.Name, "sh.helm.release"), o.Metadata.Namespace == "default" && o.Kind != "Network",
 			slices.Contains([]string{
 				"ClusterRole", "ClusterRoleBinding", "CSINode", "CustomResourceDefinition", "Endpoints", "FlowSchema", "IPAddress",
-				"MutatingWebhookConfiguration", "PriorityClass", "PriorityLevelConfiguration", "ServiceCIDR", "ValidatingAdmissionPolicy",
+				"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "PriorityClass", "PriorityLevelConfiguration", "ServiceCIDR", "ValidatingAdmissionPolicy",
 				"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttributesClass",
 			}, o.Kind):
 			continue

@@ -208,3 +208,26 @@ affinity:
 request.userInfo.username.matches('^system:serviceaccount:[^:]+:vk-') &&
 authorizer.group('offloading.liqo.io').resource('virtualnodes').check('watch').allowed()
 {{- end }}
+
+{{/* Which new pods tolerate the taint of virtual nodes because they tolerate all: match conditions. KeepHome in
+offloading/plan decides the same. */}}
+{{- define "liqo.toleratesAll" -}}
+- name: tolerates-everything
+  expression: >-
+    object.spec.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '' && t.?operator.orValue('') == 'Exists' &&
+    t.?effect.orValue('NoExecute') in ['', 'NoExecute'])
+- name: does-not-mean-virtual-nodes
+  expression: >-
+    object.spec.tolerations.all(t, t.?key.orValue('') != 'virtual-node.liqo.io/not-allowed') &&
+    !('liqo.io/type' in object.spec.?nodeSelector.orValue({})) &&
+    object.spec.?runtimeClassName.orValue('') != {{ .Values.offloading.runtimeClass.name | squote }}
+- name: goes-where-the-scheduler-says
+  expression: >-
+    object.spec.?nodeName.orValue('') == '' &&
+    !object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'DaemonSet' && o.?controller.orValue(false))
+{{- end }}
+
+{{/* Whether the API server has MutatingAdmissionPolicies, as from Kubernetes 1.36 on; empty if not, or not known. */}}
+{{- define "liqo.mutatingPolicies" -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}true{{ end }}
+{{- end }}
