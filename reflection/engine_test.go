@@ -828,7 +828,7 @@ func aPodFindsEachEndpoint(t *testing.T, w *world) {
 	}
 	names := "[kubernetes.default kubernetes.default.svc]"
 	if err := equal([]string{
-		"10.70.0.10" + names, "10.70.0.11" + names, "KUBERNETES_SERVICE_HOST=kubernetes.default", "KUBERNETES_SERVICE_PORT=6443",
+		"10.70.0.10" + names, "10.70.0.11" + names, "KUBERNETES_SERVICE_HOST=kubernetes.default.svc", "KUBERNETES_SERVICE_PORT=6443",
 		"KUBERNETES_SERVICE_PORT_HTTPS=6443",
 	}, got); err != nil {
 		t.Error(err)

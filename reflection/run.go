@@ -66,7 +66,7 @@ type Options struct {
 	// LabelsNotReflected and AnnotationsNotReflected are keys that are not reflected.
 	LabelsNotReflected, AnnotationsNotReflected []string
 	// HomeAPIServerHost and HomeAPIServerPort say where remote pods reach the home API server;
-	// empty = kubernetes.default at the addresses of the IP objects of type api-server.
+	// empty = kubernetes.default.svc at the addresses of the IP objects of type api-server.
 	HomeAPIServerHost, HomeAPIServerPort string
 	// ClusterDomain is the DNS domain of the home cluster; empty = unknown.
 	ClusterDomain string

@@ -17,9 +17,14 @@ import (
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
-// homeAPIServerHost is the name by which a remote pod reaches the home cluster's API server. The
-// certificate of every API server is valid for it.
-const homeAPIServerHost = "kubernetes.default"
+const (
+	// homeAPIServer is the name of the Service of the API server, with its namespace.
+	homeAPIServer = "kubernetes.default"
+	// homeAPIServerHost is the name by which a remote pod reaches the home cluster's API server. The
+	// certificate of every API server is valid for it. It ends like the names for which people set
+	// NO_PROXY, so that clients do not ask a proxy.
+	homeAPIServerHost = homeAPIServer + ".svc"
+)
 
 // ClusterDomain returns the DNS domain of the cluster that a pod with this resolv.conf runs in;
 // empty for a resolver that is not the cluster's.
@@ -41,9 +46,9 @@ func ClusterDomain(resolvConf string) string {
 // apiServerNames returns the names of the API server in the home cluster's DNS, for a pod of the
 // namespace.
 func (v View) apiServerNames(namespace string) []string {
-	names := []string{homeAPIServerHost, homeAPIServerHost + ".svc"}
+	names := []string{homeAPIServer, homeAPIServerHost}
 	if domain := v.APIServer.ClusterDomain; domain != "" {
-		names = append(names, homeAPIServerHost+".svc."+domain)
+		names = append(names, homeAPIServerHost+"."+domain)
 	}
 	if namespace == metav1.NamespaceDefault {
 		names = append(names, "kubernetes")
@@ -65,6 +70,7 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 		out.ServiceAccountName, out.AutomountServiceAccountToken = account, new(true)
 		return
 	}
+	nameHomePod(out, home)
 	secret := api.ServiceAccountTokenSecretName(home.Name)
 	readTrustFrom(out.Volumes, secret)
 	readCertificatesFrom(out.Volumes, secret)
@@ -76,7 +82,7 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	readTokensFrom(out.Volumes, secret)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
 	eachContainer(out, func(c *corev1.Container) {
-		nameServiceAccount(c.Env, home.Spec.ServiceAccountName)
+		setVariables(c.Env, "spec.serviceAccountName", home.Spec.ServiceAccountName)
 		missing := slices.DeleteFunc(apiServerEnv(host, port), func(e corev1.EnvVar) bool {
 			isSet := slices.ContainsFunc(c.Env, func(own corev1.EnvVar) bool { return own.Name == e.Name })
 			return isSet || v.takes(c.EnvFrom, e.Name)
@@ -174,13 +180,40 @@ func apiServerEnv(host, port string) []corev1.EnvVar {
 	}
 }
 
-// nameServiceAccount sets variables that refer to the pod's service account to its name, because
-// the remote pod has none.
-func nameServiceAccount(env []corev1.EnvVar, account string) {
+// setVariables sets variables that refer to a field of the pod, which the remote pod lacks or has with another
+// value, to the value at home.
+func setVariables(env []corev1.EnvVar, field, value string) {
 	for i := range env {
 		from := env[i].ValueFrom
-		if from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "spec.serviceAccountName" {
-			env[i].Value, env[i].ValueFrom = account, nil
+		if from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == field {
+			env[i].Value, env[i].ValueFrom = value, nil
+		}
+	}
+}
+
+// nameHomePod lets variables and files of the downward API hold the UID of the home pod. What a pod creates
+// at home with itself as owner would be deleted as garbage otherwise.
+func nameHomePod(out *corev1.PodSpec, home *corev1.Pod) {
+	const field = "metadata.uid"
+	eachContainer(out, func(c *corev1.Container) { setVariables(c.Env, field, string(home.UID)) })
+	files := func(items []corev1.DownwardAPIVolumeFile) {
+		for _, file := range items {
+			if file.FieldRef != nil && file.FieldRef.FieldPath == field {
+				file.FieldRef.FieldPath = "metadata.annotations['" + HomeUIDAnnotation + "']"
+			}
+		}
+	}
+	for _, v := range out.Volumes {
+		if v.DownwardAPI != nil {
+			files(v.DownwardAPI.Items)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.DownwardAPI != nil {
+				files(source.DownwardAPI.Items)
+			}
 		}
 	}
 }
