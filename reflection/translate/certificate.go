@@ -90,13 +90,13 @@ func certificateSources(volumes []corev1.Volume) map[*corev1.VolumeProjection]Ce
 
 // readCertificatesFrom replaces podCertificate projections, which the remote kubelet would request, by
 // projections of a Secret.
-func readCertificatesFrom(volumes []corev1.Volume, secret string) {
+func readCertificatesFrom(volumes []corev1.Volume, secret string, mode *int32) {
 	for source, of := range certificateSources(volumes) {
 		var items []corev1.KeyToPath
 		for i, file := range certificateFiles {
 			if of.items[i] != "" {
 				items = append(items, corev1.KeyToPath{
-					Key: of.items[i], Path: file.path(of.PodCertificateProjection), User: of.User,
+					Key: of.items[i], Path: file.path(of.PodCertificateProjection), Mode: mode, User: of.User,
 				})
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/liqo-go/liqo/api"
 	offv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
@@ -72,14 +73,15 @@ func supportAPIServer(out *corev1.PodSpec, home *corev1.Pod, v View) {
 	}
 	nameHomePod(out, home)
 	secret := api.ServiceAccountTokenSecretName(home.Name)
-	readTrustFrom(out.Volumes, secret)
-	readCertificatesFrom(out.Volumes, secret)
+	fileMode := credentialMode(&home.Spec)
+	readTrustFrom(out.Volumes, secret, fileMode)
+	readCertificatesFrom(out.Volumes, secret, fileMode)
 	if !usesHomeAPIServer(home, v) {
 		dropTokens(out.Volumes)
 		return
 	}
 	readNamespaceFrom(out.Volumes, secret)
-	readTokensFrom(out.Volumes, secret)
+	readTokensFrom(out.Volumes, secret, fileMode)
 	host, port := cmp.Or(v.APIServer.Host, homeAPIServerHost), cmp.Or(v.APIServer.Port, "443")
 	eachContainer(out, func(c *corev1.Container) {
 		setVariables(c.Env, "spec.serviceAccountName", home.Spec.ServiceAccountName)
@@ -180,8 +182,7 @@ func apiServerEnv(host, port string) []corev1.EnvVar {
 	}
 }
 
-// setVariables sets variables that refer to a field of the pod, which the remote pod lacks or has with another
-// value, to the value at home.
+// setVariables sets variables that refer to a field of the pod to the value that the home pod has.
 func setVariables(env []corev1.EnvVar, field, value string) {
 	for i := range env {
 		from := env[i].ValueFrom
@@ -192,7 +193,7 @@ func setVariables(env []corev1.EnvVar, field, value string) {
 }
 
 // nameHomePod lets variables and files of the downward API hold the UID of the home pod. What a pod creates
-// at home with itself as owner would be deleted as garbage otherwise.
+// in the home cluster with itself as owner would be deleted as garbage otherwise.
 func nameHomePod(out *corev1.PodSpec, home *corev1.Pod) {
 	const field = "metadata.uid"
 	eachContainer(out, func(c *corev1.Container) { setVariables(c.Env, field, string(home.UID)) })
@@ -256,17 +257,46 @@ func fromSecret(name string, items ...corev1.KeyToPath) corev1.VolumeProjection 
 }
 
 // readTokensFrom replaces tokens the kubelet would request by those kept in a Secret.
-func readTokensFrom(volumes []corev1.Volume, secret string) {
+func readTokensFrom(volumes []corev1.Volume, secret string, mode *int32) {
 	for key, source := range tokenSources(volumes) {
-		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: source.ServiceAccountToken.Path})
+		of := source.ServiceAccountToken
+		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: of.Path, Mode: mode, User: of.User})
 	}
 }
 
 // readTrustFrom replaces ClusterTrustBundles the kubelet would read by what a Secret holds of them.
-func readTrustFrom(volumes []corev1.Volume, secret string) {
+func readTrustFrom(volumes []corev1.Volume, secret string, mode *int32) {
 	for key, source := range trustSources(volumes) {
-		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: source.ClusterTrustBundle.Path})
+		of := source.ClusterTrustBundle
+		*source = fromSecret(secret, corev1.KeyToPath{Key: key, Path: of.Path, Mode: mode, User: of.User})
 	}
+}
+
+// credentialMode returns the mode of files with tokens, certificates and trust anchors; nil = that of their
+// volume. A kubelet that creates such files gives them to the user of all containers with mode 0600, or to the
+// fsGroup with 0640. Files of a Secret belong to root. So the user gets the right of root's group to read them, or
+// that of all others if its group is not known to be root's. No other pod mounts the volume. With an fsGroup,
+// kubelets add the group, and its right to read, to files of Secrets, too (pkg/volume/projected of Kubernetes).
+func credentialMode(pod *corev1.PodSpec) *int32 {
+	of := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
+	if of.FSGroup != nil {
+		return new(int32(0o600))
+	}
+	var users, groups []int64 // -1: not known
+	eachContainer(pod, func(c *corev1.Container) {
+		own := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
+		users = append(users, ptr.Deref(cmp.Or(own.RunAsUser, of.RunAsUser), -1))
+		groups = append(groups, ptr.Deref(cmp.Or(own.RunAsGroup, of.RunAsGroup), -1))
+	})
+	switch users, groups = slices.Compact(users), slices.Compact(groups); {
+	case len(users) != 1 || users[0] < 0:
+		return nil
+	case users[0] == 0:
+		return new(int32(0o600))
+	case len(groups) == 1 && groups[0] == 0:
+		return new(int32(0o440))
+	}
+	return new(int32(0o444))
 }
 
 func dropTokens(volumes []corev1.Volume) {
