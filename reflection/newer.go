@@ -35,7 +35,7 @@ const droppedByPeer = "its API server does not know it; upgrade that cluster, or
 const (
 	// mostWarned is the number of fields that are taken from the warnings of one request. The peer writes them.
 	mostWarned = 16
-	// mostReported is the number of fields of a kind that events name in a namespace.
+	// mostReported is the number of fields of a kind that events name in a namespace for one cause.
 	mostReported = 64
 )
 
@@ -75,8 +75,8 @@ type loss struct {
 	fields  []string
 }
 
-// place is where a field is reported once.
-type place struct{ kind, namespace string }
+// place is where a field is reported once, for one cause.
+type place struct{ kind, namespace, cause string }
 
 // read compares the OpenAPI of the home API server with the types of kinds. Custom resources have no
 // type and lose no field. It reports whether the result differs from the former one.
@@ -197,7 +197,7 @@ func (w *worker) reportDropped(ctx context.Context, home, object client.Object, 
 func (w *worker) reportLost(ctx context.Context, home client.Object, lost []string, cause string) {
 	n := w.engine.newer
 	for _, field := range lost {
-		if !n.isNew(place{w.Name, home.GetNamespace()}, field) {
+		if !n.isNew(place{w.Name, home.GetNamespace(), cause}, field) {
 			continue
 		}
 		message := fmt.Sprintf("field %q is not reflected to cluster %q: %s", field, w.engine.Peer, cause)

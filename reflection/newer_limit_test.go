@@ -26,12 +26,12 @@ func TestAttackFieldsWithoutEnd(t *testing.T) {
 	n, reported := newNewer(), 0
 	for i := range 100 {
 		for range 2 {
-			if n.isNew(place{"Pod", "shop"}, fmt.Sprint("spec.field", i)) {
+			if n.isNew(place{"Pod", "shop", "cause"}, fmt.Sprint("spec.field", i)) {
 				reported++
 			}
 		}
 	}
-	if reported != mostReported || !n.isNew(place{"Pod", "other"}, "spec.field0") {
+	if reported != mostReported || !n.isNew(place{"Pod", "other", "cause"}, "spec.field0") {
 		t.Errorf("%d events in a namespace", reported)
 	}
 }

@@ -165,6 +165,7 @@ func (w *worker) push(
 		w.reportLost(ctx, o.Home, v.Lost, "this version of Liqo does not know it; upgrade Liqo, or do without it")
 	}
 	w.reportDropped(ctx, o.Home, o.Home, translate.Dropped(o.Remote))
+	w.reportLost(ctx, o.Home, translate.LeftOut(o.Home, o.Remote), translate.LeftOutCause)
 	if volume := translate.UnknownVolume(*v); volume != "" && want != nil && o.Remote == nil {
 		return after, w.failed(ctx, o.Home, key, fmt.Errorf("%w: %s; upgrade Liqo, or make the pod without it",
 			errUnknownVolume, volume))

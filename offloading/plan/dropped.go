@@ -12,15 +12,27 @@ import (
 	"github.com/liqo-go/liqo/internal/desired"
 )
 
-// reportDropped makes a plan report that the pod lacks fields of the ShadowPod. The ShadowPod is planned
-// again after a while, because no event tells that the API server knows them now.
-func (in ShadowPodInput) reportDropped(p *desired.Plan) {
-	if len(in.Dropped) == 0 {
-		return
+// mostLeftOut is the number of labels and annotations that a message names.
+const mostLeftOut = 16
+
+// reportMissing makes a plan report what the pod does not get of its ShadowPod: fields that the API server does not
+// know, and labels and annotations that consumers may not set. The ShadowPod is planned again after a while,
+// because no event tells that the API server knows the fields now.
+func (in ShadowPodInput) reportMissing(p *desired.Plan) {
+	reason, missing := api.ReasonMetadataLeftOut, []string{}
+	if len(in.Dropped) > 0 {
+		p.RequeueAfter = cmp.Or(p.RequeueAfter, Heartbeat)
+		reason, missing = api.ReasonFieldsDropped, append(missing, fmt.Sprintf("the API server does not know %s; "+
+			"upgrade Kubernetes, or make the pod without it", strings.Join(in.Dropped, ", ")))
 	}
-	p.Degraded = desired.Wait(api.ReasonFieldsDropped, "the API server does not know %s; upgrade Kubernetes, or make "+
-		"the pod without it", strings.Join(in.Dropped, ", ")).Verdict
-	p.RequeueAfter = cmp.Or(p.RequeueAfter, Heartbeat)
+	if out := in.Guests.foreign(in.Root, in.Pod); len(out) > 0 {
+		missing = append(missing, fmt.Sprintf("pods of consumers do not get %s; add what they begin with to the value "+
+			"offloading.guestPods.annotations, or have the consumer leave them out",
+			strings.Join(out[:min(len(out), mostLeftOut)], ", ")))
+	}
+	if len(missing) > 0 {
+		p.Degraded = desired.Wait(reason, "%s", strings.Join(missing, "; ")).Verdict
+	}
 }
 
 // refuses returns why the ShadowPod gets no pod, or empty: by the administrator's choice, or because the

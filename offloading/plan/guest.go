@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/liqo-go/liqo/api"
 	offloadingv1beta1 "github.com/liqo-go/liqo/api/offloading/v1beta1"
 )
 
@@ -27,7 +28,7 @@ type GuestPods struct {
 	Volumes []string `json:"volumes"`
 	// RuntimeClasses are the runtime classes on offer; "*" stands for all.
 	RuntimeClasses []string `json:"runtimeClasses"`
-	// Annotations are prefixes of annotations and labels that are denied otherwise.
+	// Annotations are prefixes of annotations and labels that are left out otherwise.
 	Annotations []string `json:"annotations"`
 	// Tolerations are keys of taints that a toleration without a key covers. A taint of control
 	// planes that is listed here may be tolerated.
@@ -94,9 +95,6 @@ func refused(what, key, value string) string {
 
 // refuses returns why a ShadowPod gets no pod, with the chart value that would allow it, or empty.
 func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
-	if keys := g.foreign(root, nil); len(keys) > 0 {
-		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
-	}
 	spec := &root.Spec.Pod
 	if i := slices.IndexFunc(spec.Volumes, unknown); i >= 0 {
 		return fmt.Sprintf("volume %q is of a kind that Liqo does not know, here or in the consumer's cluster; "+
@@ -127,9 +125,6 @@ func (g GuestPods) refuses(root *offloadingv1beta1.ShadowPod) string {
 // refusesChange returns which later change of a ShadowPod is not applied to its pod, and why, or
 // empty.
 func (g GuestPods) refusesChange(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) string {
-	if keys := g.foreign(root, pod); len(keys) > 0 {
-		return refused(fmt.Sprintf("the label or annotation %q", keys[0]), "annotations", keys[0])
-	}
 	if !changed(root) {
 		return ""
 	}
@@ -196,27 +191,35 @@ func unknown(v corev1.Volume) bool {
 		v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{})
 }
 
-// foreign returns the labels and annotations of a ShadowPod that its pod must not get, because
-// controllers of the provider's cloud or network act on them. Those that the pod already has with
-// the same value are left out.
+// foreign returns the labels and annotations of a ShadowPod that its pod does not get, because
+// controllers of the provider's cloud or network act on them. Controllers of home may have acted on them
+// already, so the pod itself is not refused. Those that the pod, nil if there is none, got from its ShadowPod
+// with the same value, when they were granted, are not among them. A key that others have set on the pod stays theirs.
 func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []string {
-	var keys []string
-	for i, set := range []map[string]string{root.Labels, root.Annotations} {
-		for key, value := range set {
+	if pod == nil {
+		pod = &corev1.Pod{}
+	}
+	var paths []string
+	for _, set := range []struct {
+		wanted, has map[string]string
+		inherited   string
+		path        func(key string) string
+	}{
+		{root.Labels, pod.Labels, pod.Annotations[annotationLabels], api.LabelPath},
+		{root.Annotations, pod.Annotations, pod.Annotations[annotationAnnotations], api.AnnotationPath},
+	} {
+		for key, value := range set.wanted {
 			begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 			if !slices.ContainsFunc(foreignPrefixes, begins) || slices.ContainsFunc(g.Annotations, begins) {
 				continue
 			}
-			if pod != nil {
-				if has, ok := []map[string]string{pod.Labels, pod.Annotations}[i][key]; ok && has == value {
-					continue
-				}
+			if !slices.Contains(strings.Split(set.inherited, ","), key) || set.has[key] != value {
+				paths = append(paths, set.path(key))
 			}
-			keys = append(keys, key)
 		}
 	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
+	slices.Sort(paths)
+	return paths
 }
 
 // narrowed replaces tolerations without a key, which cover every taint, by tolerations of

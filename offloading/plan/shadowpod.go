@@ -77,7 +77,7 @@ type ShadowPodInput struct {
 func ShadowPod(in ShadowPodInput) desired.Plan {
 	p := in.plan()
 	p.ProblemsOnly = true
-	in.reportDropped(&p)
+	in.reportMissing(&p)
 	return p
 }
 
@@ -346,7 +346,7 @@ func podOf(in ShadowPodInput) *corev1.Pod {
 	root := in.Root
 	pod := &corev1.Pod{Spec: *root.Spec.Pod.DeepCopy()}
 	pod.Name, pod.Namespace = root.Name, root.Namespace
-	pod.Labels, pod.Annotations = inherited(root, nil)
+	pod.Labels, pod.Annotations = inherited(root, in.Guests.foreign(root, nil))
 	pod.Spec.HostAliases, _ = consumerAPIServer(root.Spec.Pod.HostAliases, in.Configuration)
 	pod.Spec.EphemeralContainers = nil // a new pod cannot have any
 	pod.Spec.Tolerations, _ = in.Guests.narrowed(pod.Spec.Tolerations)
@@ -366,23 +366,25 @@ const (
 	annotationAnnotations = "offloading.liqo.io/annotations"
 )
 
-// inherited returns the labels and annotations that a pod gets from its ShadowPod, without the
-// refused ones. A consumer cannot set those by which controllers find their objects.
-func inherited(root *offloadingv1beta1.ShadowPod, refused []string) (podLabels, annotations map[string]string) {
+// inherited returns the labels and annotations that a pod gets from its ShadowPod, without leftOut. A consumer
+// cannot set those by which controllers find their objects.
+func inherited(root *offloadingv1beta1.ShadowPod, leftOut []string) (podLabels, annotations map[string]string) {
 	podLabels, annotations = labels.Merge(root.Labels, nil), labels.Merge(root.Annotations, nil)
-	for _, set := range []map[string]string{podLabels, annotations} {
-		maps.DeleteFunc(set, func(key, _ string) bool { return desired.Marks(key) || slices.Contains(refused, key) })
-	}
+	maps.DeleteFunc(podLabels, func(key, _ string) bool {
+		return desired.Marks(key) || slices.Contains(leftOut, api.LabelPath(key))
+	})
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return desired.Marks(key) || slices.Contains(leftOut, api.AnnotationPath(key))
+	})
 	podLabels[api.LabelManagedBy] = api.ManagedByShadowPod
-	names := strings.Join(slices.Sorted(maps.Keys(annotations)), ",")
-	annotations[annotationLabels] = strings.Join(slices.Sorted(maps.Keys(podLabels)), ",")
-	annotations[annotationAnnotations] = names
+	annotations[annotationAnnotations], annotations[annotationLabels] =
+		strings.Join(slices.Sorted(maps.Keys(annotations)), ","), strings.Join(slices.Sorted(maps.Keys(podLabels)), ",")
 	return podLabels, annotations
 }
 
 // follow plans the updates of a pod after its ShadowPod, as one patch. Server-side apply would need
 // the whole spec, and the API server refuses it if a pod has a variable or a port twice. Changes
-// that are refused to consumers are left out, and the verdict reports them.
+// that are refused to consumers are left out, and the verdict reports them, for metadata reportMissing.
 func (in ShadowPodInput) follow(p *desired.Plan) {
 	out := in.Pod.DeepCopy()
 	if why := in.Guests.refusesChange(in.Root, in.Pod); why != "" {
