@@ -217,6 +217,11 @@ func (p *pod) decisions() (out []string) {
 	if lost := podCondition(p.Pod, translate.FieldsReflected); lost != nil && lost.Reason != UnknownVolume {
 		add("reflection: %s", lost.Message)
 	}
+	for _, c := range p.Status.EphemeralContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Reason == translate.ReasonContainerRefused {
+			add("container %s: %s", c.Name, c.State.Waiting.Message)
+		}
+	}
 	if stalled := p.refusal(); stalled != nil {
 		add("%s about the ShadowPod: %s", p.there.ID, stalled.Reason)
 	}

@@ -280,7 +280,7 @@ func pullStatus(out *corev1.Pod, shadow *offv1beta1.ShadowPod, remote *corev1.Po
 	s := &out.Status
 	s.Phase, s.Reason, s.Message, s.StartTime = in.Phase, in.Reason, in.Message, in.StartTime
 	s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses = in.ContainerStatuses,
-		in.InitContainerStatuses, in.EphemeralContainerStatuses
+		in.InitContainerStatuses, append(in.EphemeralContainerStatuses, refusedContainers(out, shadow, remote, v)...)
 	s.Resources, s.AllocatedResources = in.Resources, in.AllocatedResources
 	if specObserved(out, shadow, remote) {
 		s.ObservedGeneration = out.Generation
