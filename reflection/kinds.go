@@ -226,7 +226,7 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 	kinds := []Kind{
 		{
 			Name: "Service", Home: &corev1.Service{}, Remote: &corev1.Service{}, RemoteSelector: own,
-			Push: Typed(translate.Service),
+			Push: TypedOrError(translate.Service),
 			Lesser: func(want client.Object) client.Object {
 				if s := translate.AnyClusterIP(as[*corev1.Service](want)); s != nil {
 					return s
@@ -254,7 +254,7 @@ func namespaceKinds(o Options, home *remote.Cluster, names *foreign) []Kind {
 			Names:          names,
 		}, {
 			Name: "Ingress", Home: &networkingv1.Ingress{}, Remote: &networkingv1.Ingress{}, RemoteSelector: own,
-			Push: Typed(translate.Ingress),
+			Push: TypedOrError(translate.Ingress),
 		}, {
 			Name: "PersistentVolumeClaim", RemoteSelector: own,
 			Home: &corev1.PersistentVolumeClaim{}, Remote: &corev1.PersistentVolumeClaim{},

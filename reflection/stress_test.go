@@ -174,14 +174,20 @@ func things() []thing {
 		vary:  func(o client.Object, dice *rand.Rand) { o.(*corev1.Secret).StringData = words(dice) },
 		drift: func(o client.Object, dice *rand.Rand) { o.(*corev1.Secret).StringData = words(dice) },
 	}, {
-		home: &corev1.Service{}, remote: &corev1.Service{}, push: pushed(translate.Service),
+		home: &corev1.Service{}, remote: &corev1.Service{}, push: pushed(func(home, remote *corev1.Service, v translate.View) *corev1.Service {
+			out, _ := translate.Service(home, remote, v) // none has an external name
+			return out
+		}),
 		vary: func(o client.Object, dice *rand.Rand) {
 			s := o.(*corev1.Service)
 			s.Spec.Selector, s.Spec.Ports = words(dice), []corev1.ServicePort{{Port: 1 + dice.Int32N(100)}}
 		},
 		drift: func(o client.Object, dice *rand.Rand) { o.(*corev1.Service).Spec.Selector = words(dice) },
 	}, {
-		home: &networkingv1.Ingress{}, remote: &networkingv1.Ingress{}, push: pushed(translate.Ingress),
+		home: &networkingv1.Ingress{}, remote: &networkingv1.Ingress{}, push: pushed(func(home, remote *networkingv1.Ingress, v translate.View) *networkingv1.Ingress {
+			out, _ := translate.Ingress(home, remote, v) // none names a host of home's DNS
+			return out
+		}),
 		vary:  func(o client.Object, dice *rand.Rand) { o.(*networkingv1.Ingress).Spec.Rules = hosts(dice) },
 		drift: func(o client.Object, dice *rand.Rand) { o.(*networkingv1.Ingress).Spec.Rules = hosts(dice) },
 	}, {

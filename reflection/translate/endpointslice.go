@@ -223,8 +223,12 @@ func peerAddresses(addresses []string, v View) ([]string, error) {
 			return nil, fmt.Errorf("%s is a host name, and a connected provider takes only addresses of this "+
 				"cluster's ranges, so its endpoint is left out; a Service of type ExternalName may name a host", text)
 		}
-		if err != nil || v.atHome(addr) {
-			continue // a host name (FQDN slices) or a home pod
+		if err != nil {
+			out[i] = v.dnsName(text) // of a slice of type FQDN
+			continue
+		}
+		if v.atHome(addr) {
+			continue
 		}
 		external, ok := v.External[addr]
 		if !ok && v.external(addr) {

@@ -92,8 +92,9 @@ func TestEveryFieldOfAPod(t *testing.T) {
 
 // filler fills a value with others that differ from each other, as far as their type lets them.
 type filler struct {
-	yes bool
-	n   int64
+	name bool // strings are names in the DNS of home, of namespace shop
+	yes  bool
+	n    int64
 }
 
 func (f *filler) fill(v reflect.Value) {
@@ -118,6 +119,9 @@ func (f *filler) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(fmt.Sprint("f", f.n))
+		if f.name {
+			v.SetString(fmt.Sprintf("f%d.shop.svc.cluster.local", f.n))
+		}
 	case reflect.Bool:
 		v.SetBool(f.yes)
 	case reflect.Int32, reflect.Int64:
@@ -163,7 +167,7 @@ func leaves(t *testing.T, obj any) map[string]string {
 		switch value := value.(type) {
 		case map[string]any:
 			for key, child := range value {
-				if regexp.MustCompile(`^f:?\d+$`).MatchString(key) { // a map's, which the filler has chosen
+				if regexp.MustCompile(`^f:?\d+(\.shop\..*)?$`).MatchString(key) { // a map's, which the filler has chosen
 					visit(path+"[]", child)
 					continue
 				}
@@ -214,11 +218,19 @@ func TestFields(t *testing.T) {
 	fill(secret)
 	secret.TypeMeta, secret.ObjectMeta, secret.StringData = metav1.TypeMeta{}, meta, nil // API servers put it into data
 
+	there, err := translate.Service(service, nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routed, err := translate.Ingress(ingress, nil, v)
+	if err != nil {
+		t.Fatal(err)
+	}
 	left := leftOut(t)
 	for kind, c := range map[string]struct{ local, remote any }{
-		"Service":               {service.Spec, translate.Service(service, nil, v).Spec},
+		"Service":               {service.Spec, there.Spec},
 		"EndpointSlice":         {slice, shadow.Spec.Template},
-		"Ingress":               {ingress.Spec, translate.Ingress(ingress, nil, v).Spec},
+		"Ingress":               {ingress.Spec, routed.Spec},
 		"PersistentVolumeClaim": {claim.Spec, translate.Claim(claim, nil, v).Spec},
 		"ConfigMap":             {config, translate.ConfigMap(config, nil, v)},
 		"Secret":                {secret, translate.Secret(secret, nil, v)},

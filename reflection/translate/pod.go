@@ -221,6 +221,12 @@ func podSpec(home *corev1.Pod, v View) corev1.PodSpec {
 		c := &out.TopologySpreadConstraints[i]
 		selectOwn(c.LabelSelector, &c.MatchLabelKeys, metav1.LabelSelectorOpIn, home.Labels)
 	}
+	if out.DNSConfig != nil {
+		for i, domain := range out.DNSConfig.Searches {
+			out.DNSConfig.Searches[i] = v.dnsName(domain)
+		}
+	}
+	v.nameHost(&out, home)
 	patchPod(&out, v.Patch)
 	supportAPIServer(&out, home, v)
 	return out

@@ -18,16 +18,17 @@ import (
 // ones. The ClusterIP is the local one if the provider can assign it: programs may use the address
 // instead of the name, and many clusters have the same range of Services. Otherwise see
 // AnyClusterIP. A load balancer keeps its class, because API servers do not allow changes. The
-// Service of the API server is never pushed.
-func Service(home, remote *corev1.Service, v View) *corev1.Service {
+// Service of the API server is never pushed. The error says that the external name cannot be
+// translated.
+func Service(home, remote *corev1.Service, v View) (*corev1.Service, error) {
 	if apiServerService(home) || !reflects(home.Annotations, v.AllowList) {
-		return nil
+		return nil, nil
 	}
 	out := copyOf(remote)
 	out.ObjectMeta = v.metadata(home.ObjectMeta, out.ObjectMeta, home.Name)
 	in, s := home.Spec.DeepCopy(), &out.Spec
 	if s.ClusterIP != "" && (s.ClusterIP == corev1.ClusterIPNone) != (in.ClusterIP == corev1.ClusterIPNone) {
-		return nil // it cannot become headless, nor get an address: it is deleted and created again
+		return nil, nil // it cannot become headless, nor get an address: it is deleted and created again
 	}
 	if s.ClusterIP == "" {
 		s.ClusterIP = in.ClusterIP
@@ -38,7 +39,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.Type = in.Type
 	s.Selector = v.selector(in.Selector)
 	s.Ports = servicePorts(in.Ports, s.Ports, marked(home.Annotations, api.AnnotationForceRemoteNodePort))
-	s.ExternalName = in.ExternalName
+	s.ExternalName = v.dnsName(in.ExternalName)
 	s.LoadBalancerSourceRanges = sourceRanges(in.LoadBalancerSourceRanges)
 	s.PublishNotReadyAddresses = in.PublishNotReadyAddresses
 	s.SessionAffinity, s.SessionAffinityConfig = in.SessionAffinity, in.SessionAffinityConfig
@@ -46,7 +47,7 @@ func Service(home, remote *corev1.Service, v View) *corev1.Service {
 	s.IPFamilyPolicy = in.IPFamilyPolicy
 	s.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
 	s.TrafficDistribution = trafficDistribution(in.TrafficDistribution)
-	return out
+	return out, v.checkName("externalName", in.ExternalName)
 }
 
 // AnyClusterIP returns a Service to which the provider assigns whichever ClusterIP, for one that it

@@ -108,13 +108,15 @@ func (s given) push(remote runtime.Object) (runtime.Object, error) {
 	case *corev1.Pod:
 		return orNil(translate.Pod(home, as[*offv1beta1.ShadowPod](remote), s.view)), nil
 	case *corev1.Service:
-		return orNil(translate.Service(home, as[*corev1.Service](remote), s.view)), nil
+		out, err := translate.Service(home, as[*corev1.Service](remote), s.view)
+		return orNil(out), err
 	case *corev1.ConfigMap:
 		return orNil(translate.ConfigMap(home, as[*corev1.ConfigMap](remote), s.view)), nil
 	case *corev1.Secret:
 		return orNil(translate.Secret(home, as[*corev1.Secret](remote), s.view)), nil
 	case *networkingv1.Ingress:
-		return orNil(translate.Ingress(home, as[*networkingv1.Ingress](remote), s.view)), nil
+		out, err := translate.Ingress(home, as[*networkingv1.Ingress](remote), s.view)
+		return orNil(out), err
 	case *corev1.PersistentVolumeClaim:
 		return orNil(translate.Claim(home, as[*corev1.PersistentVolumeClaim](remote), s.view)), nil
 	case *corev1.Event:
