@@ -30,19 +30,35 @@ func copyOf[T any, P interface {
 // stays reports whether a label has a meaning only in the cluster that set it.
 func stays(key string) bool {
 	switch key {
-	case api.LabelShadowPod, api.LabelRemoteUnavailable, api.LabelManagedBy, api.LabelCreatorUser:
+	case api.LabelShadowPod, api.LabelRemoteUnavailable, api.LabelManagedBy, api.LabelCreatorUser, labelArgoInstance:
 		return true
 	}
 	return false
 }
 
-// staysAnnotation does the same for annotations. The last-applied configuration belongs to the
-// consumer's users, and is as large as the object. The trigger time of endpoints changes when
-// nothing else does.
+// These are labels and annotations by which Argo CD finds the objects of an application. Versions before 3 find
+// them by the label, which charts set, too:
+// https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
+const (
+	labelInstance        = "app.kubernetes.io/instance"
+	labelArgoInstance    = "argocd.argoproj.io/instance" // which its documentation proposes instead
+	annotationTrackingID = "argocd.argoproj.io/tracking-id"
+)
+
+// unpruned keeps an Argo CD of the provider from deleting a remote object because an application there is named
+// as one of home: when that is synchronized, and when it is deleted.
+var unpruned = map[string]string{
+	"argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+	"argocd.argoproj.io/sync-options":    "Prune=false,Delete=false",
+}
+
+// staysAnnotation reports whether an annotation has a meaning only in the cluster that set it. The
+// last-applied configuration belongs to the consumer's users, and is as large as the object. The
+// trigger time of endpoints changes when nothing else does.
 func staysAnnotation(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime,
-		EarlierRestartsAnnotation, HomeUIDAnnotation, api.AnnotationAdmitted:
+		EarlierRestartsAnnotation, HomeUIDAnnotation, api.AnnotationAdmitted, annotationTrackingID:
 		return true
 	}
 	domain, _, _ := strings.Cut(key, "/")
@@ -70,6 +86,9 @@ func (v View) metadata(home, remote metav1.ObjectMeta, name string) metav1.Objec
 	annotations := without(home.Annotations, func(key string) bool {
 		return staysAnnotation(key) || slices.Contains(v.AnnotationsDropped, key)
 	})
+	if labels[labelInstance] != "" {
+		maps.Copy(annotations, unpruned)
+	}
 	own := ownKeys(remote.ManagedFields).Metadata
 	remote.Labels = replace(remote.Labels, own.Labels, labels)
 	remote.Annotations = replace(remote.Annotations, own.Annotations, annotations)
