@@ -312,7 +312,7 @@ func render(ctx context.Context, namespace string, chart *chart.Chart, vals map[
 	run := action.NewInstall(action.NewConfiguration())
 	run.ReleaseName, run.Namespace = api.ReleaseName, namespace
 	run.DryRunStrategy, run.KubeVersion = action.DryRunClient,
-		&common.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "32"}
+		&common.KubeVersion{Version: oldestKubernetes, Major: "1", Minor: "34"}
 	rel, err := run.RunWithContext(ctx, chart, vals)
 	if err != nil {
 		return "", chartError(err)
@@ -333,7 +333,7 @@ func chartError(err error) error {
 }
 
 // oldestKubernetes is the oldest version the chart accepts.
-const oldestKubernetes = "v1.32.0"
+const oldestKubernetes = "v1.34.0"
 
 // applyChart installs or upgrades, and rolls back if that fails.
 func (s *script) applyChart(c *cluster, chart *chart.Chart, vals map[string]any) (*release.Release, error) {

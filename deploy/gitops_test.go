@@ -68,7 +68,7 @@ func (a application) rendered(t *testing.T) *release.Release {
 	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
 	run.ReleaseName, run.Namespace = a.Metadata.Name, a.Spec.Destination.Namespace
 	run.DryRunStrategy, run.IncludeCRDs = action.DryRunClient, true
-	run.KubeVersion = &common.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
+	run.KubeVersion = &common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
 	made, err := run.Run(load(t), a.Spec.Source.Helm.ValuesObject)
 	if err != nil {
 		t.Fatal(err)

@@ -30,12 +30,24 @@ func templated(t *testing.T, kinds bool) *release.Release {
 	t.Helper()
 	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
 	run.ReleaseName, run.Namespace, run.DryRunStrategy, run.IncludeCRDs = "liqo", "liqo", action.DryRunClient, kinds
-	run.KubeVersion = &common.KubeVersion{Version: "v1.32.0", Major: "1", Minor: "32"}
+	run.KubeVersion = &common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
 	made, err := run.Run(load(t), values(t, minimal))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return made.(*release.Release)
+}
+
+// TestOlderKubernetesIsRefused: the chart says which versions it takes to a cluster of an older one.
+func TestOlderKubernetesIsRefused(t *testing.T) {
+	t.Parallel()
+	run := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
+	run.ReleaseName, run.Namespace, run.DryRunStrategy = "liqo", "liqo", action.DryRunClient
+	run.KubeVersion = &common.KubeVersion{Version: "v1.33.9", Major: "1", Minor: "33"}
+	_, err := run.Run(load(t), values(t, minimal))
+	if err == nil || !strings.Contains(err.Error(), ">=1.34") || !strings.Contains(err.Error(), "v1.33.9") {
+		t.Errorf("on Kubernetes 1.33: %v", err)
+	}
 }
 
 // TestTemplateIsAppliedInOneGo: an API server takes each object of 'helm template --include-crds' at once, in the order
