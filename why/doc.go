@@ -27,7 +27,7 @@
 //
 //	node             NodeMissing, SliceCordoned, and those of each virtual node
 //	namespace        NamespaceMissing, and those of pods that concern it
-//	service          ServiceMissing, LoadBalancerPending, NoEndpoint, SelectsNoPod, PodWithoutAddress, or
+//	service          ServiceMissing, LoadBalancerPending, NoLocalPod, NoEndpoint, SelectsNoPod, PodWithoutAddress, or
 //	                 the cause of its first pod that is not ready
 //	peer             NotPeered, NetworkFails, AccessFails, TenantCordoned, and those of virtual nodes
 //

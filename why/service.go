@@ -26,6 +26,9 @@ const (
 	SelectsNoPod = "SelectsNoPod"
 	// PodWithoutAddress: a pod is ready, but has no address that this cluster can reach.
 	PodWithoutAddress = "PodWithoutAddress"
+	// NoLocalPod: clients outside of the cluster are answered only by nodes with a pod, and all pods are at
+	// providers.
+	NoLocalPod = "NoLocalPod"
 	// LoadBalancerPending: the Service gets no address from a load balancer.
 	LoadBalancerPending = "LoadBalancerPending"
 )
@@ -104,6 +107,13 @@ func placesOf(in *Input, pods []*corev1.Pod) string {
 	return strings.Join(places, ", ")
 }
 
+// allRemote reports whether there are ready pods, and none of them runs in this cluster.
+func allRemote(in *Input, pods []*corev1.Pod) bool {
+	running := slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !ready(p) })
+	local := func(p *corev1.Pod) bool { return newPod(in, p, nil).provider == "" }
+	return len(running) > 0 && !slices.ContainsFunc(running, local)
+}
+
 // serviceCause returns what keeps a Service from answering.
 func serviceCause(in *Input, s *corev1.Service, pods []*corev1.Pod, endpoints int) *Cause {
 	c := &in.Local
@@ -115,6 +125,11 @@ func serviceCause(in *Input, s *corev1.Service, pods []*corev1.Pod, endpoints in
 		return cause(LoadBalancerPending, c, "the load balancer has given no address: %s",
 			cmp.Or(c.warning("Service", s.Namespace, s.Name), "the cluster may have none")).
 			typed("kubectl -n %s describe service %s", s.Namespace, s.Name)
+	case endpoints > 0 && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal &&
+		allRemote(in, pods):
+		return cause(NoLocalPod, c, "with externalTrafficPolicy Local only nodes with a ready pod answer clients "+
+			"outside of the cluster, and all ready pods are at providers; set Cluster, or let a pod run here").
+			typed("kubectl -n %s edit service %s", s.Namespace, s.Name)
 	case endpoints > 0:
 		return cause(Nothing, c, "the service has ready endpoints")
 	case len(s.Spec.Selector) == 0:
