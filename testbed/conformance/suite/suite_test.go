@@ -32,7 +32,7 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/node"
 	manifests "k8s.io/kubernetes/test/e2e/testing-manifests"
 	"k8s.io/kubernetes/test/fixtures"
-	_ "k8s.io/kubernetes/test/utils/format"
+	_ "k8s.io/kubernetes/test/utils/ktesting/format"
 )
 
 // TestMain prepares the framework as the e2e_test.go of Kubernetes does.
