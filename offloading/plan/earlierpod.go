@@ -104,7 +104,7 @@ func (in EarlierPodInput) offloaded() bool {
 func (in EarlierPodInput) admitted() string {
 	offloaded, claimsAllow := in.offloaded(), in.ClaimsAllow || in.Root.Spec.NodeName != ""
 	switch home := !offloaded || staysHome(in.Root, in.Offloading.Spec, claimsAllow); {
-	case home && toleratesAll(&in.Root.Spec):
+	case home && toleratesAll(&in.Root.Spec) && !exempt(in.Root, in.RuntimeClass):
 		return noVirtualNode
 	case offloaded:
 		return admitted(in.Offloading.Spec)
