@@ -38,10 +38,11 @@ func (v View) homeNamespace(name string) (labels []string, at int) {
 // dnsName returns the name at the provider of a name of home's DNS in an offloaded namespace. Any other name, and
 // one that would be longer than DNS allows, stays. The provider is taken to have the same DNS domain.
 func (v View) dnsName(name string) string {
-	if out := v.translatedName(name); len(out) <= validation.DNS1123SubdomainMaxLength+1 { // 1: a dot at the end
-		return out
+	out := v.translatedName(name)
+	if len(strings.TrimSuffix(out, ".")) > validation.DNS1123SubdomainMaxLength {
+		return name
 	}
-	return name
+	return out
 }
 
 func (v View) translatedName(name string) string {

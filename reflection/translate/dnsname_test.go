@@ -90,15 +90,16 @@ func TestNamesInDNS(t *testing.T) {
 	v.APIServer.ClusterDomain = "home.example"
 	long := strings.Repeat(strings.Repeat("a", 59)+".", 4)[:232]
 	for name, want := range map[string]string{
-		"db.shop.svc.home.example":      "db.shop-rome.svc.home.example",
-		"db-0.db.shop.svc.home.example": "db-0.db.shop-rome.svc.home.example",
-		"db.shop.svc.home.example.":     "db.shop-rome.svc.home.example.",
-		"svc.svc.svc.home.example":      "svc.svc-rome.svc.home.example",
-		"shop.svc.home.example":         "shop-rome.svc.home.example",
-		"db.shop.svc.cluster.local":     "db.shop.svc.cluster.local", // not the domain of home
-		"db.example.com":                "db.example.com",
-		"svc.home.example":              "svc.home.example",
-		"":                              "",
+		long[6:] + ".shop.svc.home.example": long[6:] + ".shop-rome.svc.home.example", // 253 characters
+		"db.shop.svc.home.example":          "db.shop-rome.svc.home.example",
+		"db-0.db.shop.svc.home.example":     "db-0.db.shop-rome.svc.home.example",
+		"db.shop.svc.home.example.":         "db.shop-rome.svc.home.example.",
+		"svc.svc.svc.home.example":          "svc.svc-rome.svc.home.example",
+		"shop.svc.home.example":             "shop-rome.svc.home.example",
+		"db.shop.svc.cluster.local":         "db.shop.svc.cluster.local", // not the domain of home
+		"db.example.com":                    "db.example.com",
+		"svc.home.example":                  "svc.home.example",
+		"":                                  "",
 	} {
 		got, err := translate.Service(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.ServiceSpec{ExternalName: name},
@@ -109,11 +110,12 @@ func TestNamesInDNS(t *testing.T) {
 	}
 	v.Unanswered = map[string]bool{"soon": true}
 	for name, complaint := range map[string]string{
-		"db.others.svc.home.example":     `"others", which is not offloaded`,
-		long + ".shop.svc.home.example":  "would have 259 characters",
-		"db.soon.svc.home.example":       "",
-		"db.shop-rome.svc.home.example":  "",
-		"db.shop-milan.svc.home.example": `"shop-milan", which is not offloaded`,
+		long[6:] + "b.shop.svc.home.example": "would have 254 characters",
+		"db.others.svc.home.example":         `"others", which is not offloaded`,
+		long + ".shop.svc.home.example":      "would have 259 characters",
+		"db.soon.svc.home.example":           "",
+		"db.shop-rome.svc.home.example":      "",
+		"db.shop-milan.svc.home.example":     `"shop-milan", which is not offloaded`,
 	} {
 		got, err := translate.Service(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.ServiceSpec{ExternalName: name},
