@@ -191,10 +191,11 @@ func unknown(v corev1.Volume) bool {
 		v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{})
 }
 
-// foreign returns the labels and annotations of a ShadowPod that its pod does not get, because
-// controllers of the provider's cloud or network act on them. Controllers of home may have acted on them
-// already, so the pod itself is not refused. Those that the pod, nil if there is none, got from its ShadowPod
-// with the same value, when they were granted, are not among them. A key that others have set on the pod stays theirs.
+// foreign returns the labels and annotations of a ShadowPod that its pod does not get, because controllers of
+// the provider's cloud or network act on them. The pod itself is not refused, because the consumer's
+// controllers may have acted on them before. pod may be nil. The result does not include a key that the pod
+// has from its ShadowPod, with this value: the administrator granted it when the pod was created. A key that
+// other controllers have set on the pod is never inherited.
 func (g GuestPods) foreign(root *offloadingv1beta1.ShadowPod, pod *corev1.Pod) []string {
 	if pod == nil {
 		pod = &corev1.Pod{}

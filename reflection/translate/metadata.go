@@ -53,8 +53,8 @@ var unpruned = map[string]string{
 }
 
 // staysAnnotation reports whether an annotation has a meaning only in the cluster that set it. The
-// last-applied configuration belongs to the consumer's users, and is as large as the object. The
-// trigger time of endpoints changes when nothing else does.
+// last-applied configuration serves only the consumer's kubectl, and doubles the size of the object. The
+// trigger time of endpoints would cause a write for each change of an endpoint.
 func staysAnnotation(key string) bool {
 	switch key {
 	case corev1.LastAppliedConfigAnnotation, corev1.EndpointsLastChangeTriggerTime,
