@@ -52,14 +52,13 @@ func findTenants(ctx context.Context, pair ...*cluster) error {
 // unauthenticate deletes Identity and Tenant. The slices must be deleted before, since afterwards
 // their copies at the provider could not be deleted.
 func (s *script) unauthenticate(consumer, provider *cluster, wait bool) []step {
-	return []step{
-		{doing: "Looking for resourceslices",
-			do:     func(ctx context.Context) error { return requireNoSlices(ctx, consumer) },
-			report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }},
-		s.removeIdentity(consumer, wait),
+	steps := append([]step{{doing: "Looking for resourceslices",
+		do:     func(ctx context.Context) error { return requireNoSlices(ctx, consumer) },
+		report: func(string) { s.info(consumer.side, "No leftover resourceslices on consumer cluster") }}},
+		s.removeIdentity(consumer, wait)...)
+	return append(steps,
 		s.clear(removal{cluster: provider, in: provider.tenant, list: &authv1beta1.TenantList{}, wait: wait,
-			doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"}),
-	}
+			doing: "Deleting tenant", gone: "Tenant correctly deleted", none: "Tenant already deleted"}))
 }
 
 // requireNoSlices fails while there are slices that are not being deleted. The credentials stay
@@ -76,10 +75,20 @@ func requireNoSlices(ctx context.Context, consumer *cluster) error {
 	return err
 }
 
-func (s *script) removeIdentity(consumer *cluster, wait bool) step {
-	return s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
-		doing: "Deleting identity", gone: "Identity control plane correctly deleted",
-		none: "Identity control plane already deleted"})
+// removeIdentity deletes the Identity, then its Renew. Kubernetes' garbage collector also does, but only
+// after half a minute if both kinds are new to it: it looks for new kinds each 30 s.
+func (s *script) removeIdentity(consumer *cluster, wait bool) []step {
+	renews := removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.RenewList{}, wait: wait,
+		labels: client.MatchingLabels{api.LabelReplication: api.True}}
+	return []step{
+		s.clear(removal{cluster: consumer, in: consumer.tenant, list: &authv1beta1.IdentityList{}, wait: wait,
+			doing: "Deleting identity", gone: "Identity control plane correctly deleted",
+			none: "Identity control plane already deleted"}),
+		{at: &consumer, doing: "Deleting renew", do: func(ctx context.Context) error {
+			_, err := renews.removeAll(ctx)
+			return err
+		}},
+	}
 }
 
 // removal describes the objects of a peer to delete in a namespace, and the lines about them.

@@ -201,7 +201,7 @@ func (s *script) removeConsumerSide(consumer, provider *cluster, silent error) e
 	if err := s.confirmUnpeer(consumer, provider); err != nil {
 		return err
 	}
-	steps := append(s.removeOffloading(consumer, false), s.removeIdentity(consumer, false))
+	steps := slices.Concat(s.removeOffloading(consumer, false), s.removeIdentity(consumer, false))
 	if err := s.runInOrder(steps...); err != nil {
 		return err
 	}
