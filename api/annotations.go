@@ -25,6 +25,10 @@ const (
 	AnnotationCordonTenant = "liqo.io/cordon-tenant"
 	// AnnotationManagedByNamespaceMap on a remote Namespace is <tenant namespace>/<NamespaceMap>.
 	AnnotationManagedByNamespaceMap = "liqo.io/managed-by-namespace-map"
+	// AnnotationEndingNamespaces on a NamespaceMap of the consumer lists local namespaces, separated by commas: those
+	// being deleted that the provider may not have removed yet. Pods in them are followed to their end. Controller
+	// namespacemap writes it.
+	AnnotationEndingNamespaces = "offloading.liqo.io/ending-namespaces"
 	// AnnotationOriginalName on a remote Namespace is its name at the consumer.
 	AnnotationOriginalName = "liqo.io/original-name"
 	// AnnotationPermanentlyUnreachable ("true") on a ForeignCluster declares that the peer never answers again.

@@ -23,7 +23,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
@@ -53,6 +53,12 @@ func offloadingOf(ctx context.Context, r client.Reader,
 // itsNamespace maps an object to the namespace that it is in.
 func itsNamespace(_ context.Context, _ client.Reader, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: obj.GetNamespace()}}}
+}
+
+// itsOffloading maps a namespace to its NamespaceOffloading.
+func itsOffloading(_ context.Context, _ client.Reader, namespace client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: namespace.GetName(), Name: api.NamespaceOffloadingName}}}
 }
 
 // namespaceMap reconciles the NamespaceMap of each peer, which lists the namespaces for it.
@@ -89,8 +95,11 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 		return in, fmt.Errorf("list namespace offloadings: %w", err)
 	}
 	in.Offloadings = offloadings.Items
+	if in.Ending, err = endingNamespaces(ctx, r, in.Offloadings); err != nil {
+		return in, err
+	}
 	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
-	if len(in.Offloadings) == 0 {
+	if len(in.Offloadings) == 0 && len(in.Ending) == 0 {
 		return in, nil
 	}
 	// A stale map may have a former selector, and a remote namespace that is given up is lost with
@@ -107,7 +116,55 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	return in, nil
 }
 
+// endingNamespaces returns the namespaces that are being deleted, with what holds those whose offloading is, too.
+// It reads these from the API server: an older namespace would look as if users had taken it back.
+func endingNamespaces(ctx context.Context, r ctl.Reader,
+	offloadings []offloadingv1beta1.NamespaceOffloading) (map[string][]string, error) {
+	var namespaces corev1.NamespaceList
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	ending := map[string][]string{}
+	for i := range namespaces.Items {
+		if isEnding(&namespaces.Items[i]) {
+			ending[namespaces.Items[i].Name] = nil
+		}
+	}
+	for _, o := range offloadings {
+		if !isEnding(&o) {
+			continue
+		}
+		ends, held, err := heldBy(ctx, r, o.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if ends {
+			ending[o.Namespace] = held
+		}
+	}
+	return ending, nil
+}
+
+// heldBy reports whether a namespace is being deleted, and what holds it then. It reads from the API server,
+// because volumes are lost with a remote namespace.
+func heldBy(ctx context.Context, r ctl.Reader, name string) (ends bool, held []string, err error) {
+	namespace, err := ctl.Optional(ctx, r.Live, types.NamespacedName{Name: name}, &corev1.Namespace{})
+	if namespace == nil || err != nil || !isEnding(namespace) {
+		return false, nil, err
+	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(name)); err != nil {
+		return false, nil, fmt.Errorf("list pods of namespace %s: %w", name, err)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.Live.List(ctx, &claims, client.InNamespace(name)); err != nil {
+		return false, nil, fmt.Errorf("list claims of namespace %s: %w", name, err)
+	}
+	return true, plan.Held(namespace, pods.Items, claims.Items), nil
+}
+
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 
 // holdsVolumes reports whether claims of a namespace have their volumes at a provider. It reads
 // from the API server, because a volume that is given up is lost.
@@ -149,6 +206,7 @@ func namespaceOffloading(o Options) ctl.Registrar {
 			{Kind: &offloadingv1beta1.NamespaceMap{}, Map: roots},
 			{Kind: &offloadingv1beta1.VirtualNode{}, Map: roots},
 			{Kind: &corev1beta1.ForeignCluster{}, Map: when(isDead, roots)},
+			{Kind: &corev1.Namespace{}, Map: when(isEnding, itsOffloading)},
 		},
 		Gather: func(ctx context.Context, r ctl.Reader,
 			root *offloadingv1beta1.NamespaceOffloading) (plan.NamespaceOffloadingInput, error) {
@@ -171,7 +229,12 @@ func namespaceOffloading(o Options) ctl.Registrar {
 				return in, fmt.Errorf("list pods of namespace %s: %w", root.Namespace, err)
 			}
 			in.Pods = pods.Items
-			return in, nil
+			namespace, err := ctl.Optional(ctx, r, types.NamespacedName{Name: root.Namespace}, &corev1.Namespace{})
+			if namespace == nil || err != nil || !isEnding(namespace) && !isEnding(root) {
+				return in, err
+			}
+			in.Ends, in.Held, err = heldBy(ctx, r, root.Namespace)
+			return in, err
 		},
 		Plan: plan.NamespaceOffloading,
 	}
@@ -186,6 +249,9 @@ func when(holds func(changed client.Object) bool, roots ctl.MapFunc) ctl.MapFunc
 		return roots(ctx, r, changed)
 	}
 }
+
+// isEnding reports whether an object is being deleted.
+func isEnding(object client.Object) bool { return object.GetDeletionTimestamp() != nil }
 
 // isDead reports whether a ForeignCluster was declared permanently unreachable.
 func isDead(peer client.Object) bool {

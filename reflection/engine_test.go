@@ -311,6 +311,7 @@ func TestReflection(t *testing.T) {
 		{"a pod that runs keeps all of its spec", aPodThatRunsKeepsItsSpec},
 		{"a pod finds each endpoint of the API server", aPodFindsEachEndpoint},
 		{"a pod ends in the time home gives it", aPodEndsInTheTimeHomeGivesIt},
+		{"pods of a namespace that ends are followed", podsOfANamespaceThatEndsAreFollowed},
 		{"a pod that others hold says how it ended", aPodThatOthersHoldSaysHowItEnded},
 		{"a pod that is refused says why", aPodThatIsRefusedSaysWhy},
 		{"a pod is not refused by its own cluster", aPodIsNotRefusedByItsOwnCluster},

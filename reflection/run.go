@@ -284,9 +284,10 @@ func (c Config) reversed() Config {
 func reversed(view translate.View) translate.View {
 	out := translate.View{
 		Consumer: view.Provider, Provider: view.Consumer, Node: view.Node, Namespaces: map[string]string{},
+		Ending: map[string]bool{},
 	}
 	for home, remote := range view.Namespaces {
-		out.Namespaces[remote] = home
+		out.Namespaces[remote], out.Ending[remote] = home, view.Ending[home]
 	}
 	return out
 }

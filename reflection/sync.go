@@ -47,7 +47,7 @@ var errTooMany = errors.New("too many")
 //	being deleted   ours         remote deleted; Pull continues
 //	being deleted   none         home released; Pull before that if other finalizers hold it
 //
-// In a namespace that is not mapped nothing is pushed, but Pull may report that. While it is
+// In a namespace that is not mapped, or ends, nothing is pushed, but Pull may report that. While it is
 // unknown whether a namespace is mapped, objects that may run at the provider are not released.
 func (w *worker) sync(
 	ctx context.Context, key types.NamespacedName, v translate.View,
@@ -65,13 +65,15 @@ func (w *worker) sync(
 		return 0, err
 	}
 	switch {
+	case o.Home == nil && v.Ending[key.Namespace]:
+		return 0, errNotOurs // it is deleted with its namespace
 	case o.Home == nil:
 		return 0, w.withoutHome(ctx, key, o.Remote)
 	case o.Home.GetDeletionTimestamp() != nil && ns == nil && translate.MayRun(o.Home, v):
 		return 0, errNotOurs // a view with the namespace enqueues it again
 	case o.Home.GetDeletionTimestamp() != nil:
 		return w.end(ctx, key, o, v)
-	case ns != nil:
+	case ns != nil && !v.Ending[key.Namespace]:
 		after, err = w.push(ctx, ns, key, o, &v)
 		if taken := errors.Is(err, errNameTaken); taken || err == nil || errors.Is(err, errNotOurs) {
 			w.Names.note(w.Name, key, taken)

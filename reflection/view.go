@@ -161,6 +161,7 @@ func (v *viewer) view(ctx context.Context) (translate.View, error) {
 		OtherNodes:         map[string]string{},
 		OtherPods:          map[string]netv1beta1.Mappings{},
 		Namespaces:         map[string]string{},
+		Ending:             map[string]bool{},
 		Unanswered:         map[string]bool{},
 	}
 	for _, part := range []func(context.Context, *translate.View) error{
@@ -197,10 +198,18 @@ func (v *viewer) namespaces(ctx context.Context, out *translate.View) error {
 				out.Namespaces[home] = remote.RemoteNamespace
 			}
 		}
+		for home := range strings.SplitSeq(m.Annotations[api.AnnotationEndingNamespaces], ",") {
+			if remote := m.Status.CurrentMapping[home]; remote.Exists() && m.Spec.DesiredMapping[home] == "" {
+				out.Namespaces[home], out.Ending[home] = remote.RemoteNamespace, true
+			}
+		}
 	}
 	for home, remote := range v.former.Namespaces {
 		if out.NoMap || out.Unanswered[home] {
 			out.Namespaces[home] = remote
+			if v.former.Ending[home] {
+				out.Ending[home] = true
+			}
 		}
 	}
 	return nil

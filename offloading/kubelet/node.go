@@ -290,14 +290,16 @@ func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// remoteNamespace returns the remote namespace of a local one; false if there is none.
+// remoteNamespace returns the remote namespace of a local one, also while it is being deleted; false if there
+// is none.
 func (n *node) remoteNamespace(ctx context.Context, local string) (string, bool) {
 	m, err := n.namespaceMap(ctx)
 	if err != nil || m == nil {
 		return "", false
 	}
 	entry, ok := m.Status.CurrentMapping[local]
-	return entry.RemoteNamespace, ok && entry.Phase == offloadingv1beta1.NamespaceAccepted
+	former := entry.Phase == offloadingv1beta1.NamespaceTerminating && m.Spec.DesiredMapping[local] != ""
+	return entry.RemoteNamespace, ok && entry.Exists() && !former
 }
 
 // namespaceMap returns the NamespaceMap of the provider; nil if there is none.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,9 @@ type NamespaceMapInput struct {
 	Current *offloadingv1beta1.NamespaceMap
 	// HoldVolumes says which namespaces of Deselected have volumes at the provider.
 	HoldVolumes map[string]bool
+	// Ending are the namespaces that are being deleted, with what Held returns for each that is
+	// offloaded.
+	Ending map[string][]string
 }
 
 // annotationSelectors of a NamespaceMap holds, for each namespace, a hash of the cluster selector
@@ -75,7 +79,8 @@ func matchedBefore(m *offloadingv1beta1.NamespaceMap, o *offloadingv1beta1.Names
 // offloaded to that provider, with their remote names. One controller computes it from all
 // NamespaceOffloadings, so it has one writer. In these namespaces the peer's virtual kubelets may
 // read the Secrets and ConfigMaps of pods. The provider acts on its replica of the map in
-// RemoteNamespaces.
+// RemoteNamespaces. A namespace that is being deleted leaves the map with its NamespaceOffloading, unless
+// users' finalizers hold it; an annotation names it as long as the provider has the remote one.
 func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	peer := in.Namespace.Labels[api.LabelRemoteClusterID]
 	if in.Namespace.Labels[api.LabelTenantNamespace] != api.True || peer == "" || len(in.VirtualNodes) == 0 {
@@ -92,10 +97,14 @@ func NamespaceMap(in NamespaceMapInput) desired.Plan {
 	}}
 	m.Spec.DesiredMapping = map[string]string{}
 	p, deselected, matched := desired.Plan{Objects: []desired.Object{m}}, in.Deselected(), labels.Set{}
+	held := false
 	for _, o := range in.Offloadings {
 		keep := in.HoldVolumes[o.Namespace] && slices.Contains(deselected, o.Namespace)
 		if keep {
 			p.RequeueAfter = keepInterval
+		}
+		if o.DeletionTimestamp != nil && len(in.Ending[o.Namespace]) > 0 && in.mapped(&o) {
+			keep, held = true, true
 		}
 		if keep || o.DeletionTimestamp == nil && selectsAny(o.Spec, in.VirtualNodes, in.Nodes) {
 			m.Spec.DesiredMapping[o.Namespace] = RemoteNamespaceName(o.Namespace, o.Spec, in.ClusterID)
@@ -104,8 +113,14 @@ func NamespaceMap(in NamespaceMapInput) desired.Plan {
 			}
 		}
 	}
+	if held {
+		p.RequeueAfter = heldInterval
+	}
 	if len(matched) > 0 {
-		m.Annotations = map[string]string{annotationSelectors: matched.String()}
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationSelectors, matched.String())
+	}
+	if ending := in.ending(m.Spec.DesiredMapping); len(ending) > 0 {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, api.AnnotationEndingNamespaces, strings.Join(ending, ","))
 	}
 	var kubelets []rbacv1.Subject
 	for i := range in.VirtualNodes {
@@ -115,6 +130,29 @@ func NamespaceMap(in NamespaceMapInput) desired.Plan {
 		p.Objects = append(p.Objects, offloadedRights(namespace, in.Namespace.Name, peer, kubelets...))
 	}
 	return p
+}
+
+// mapped reports whether the map that was applied last has the namespace. If somebody has deleted the map, it
+// had those that the cluster selector matches.
+func (in NamespaceMapInput) mapped(o *offloadingv1beta1.NamespaceOffloading) bool {
+	if in.Current == nil {
+		return selectsAny(o.Spec, in.VirtualNodes, in.Nodes)
+	}
+	return in.Current.Spec.DesiredMapping[o.Namespace] != ""
+}
+
+// ending returns the namespaces being deleted that have left the map and may still exist at the provider.
+func (in NamespaceMapInput) ending(mapping map[string]string) (ending []string) {
+	if in.Current == nil {
+		return nil
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(in.Current.Status.CurrentMapping)) {
+		remote := in.Current.Status.CurrentMapping[namespace]
+		if _, ends := in.Ending[namespace]; ends && remote.Exists() && mapping[namespace] == "" {
+			ending = append(ending, namespace)
+		}
+	}
+	return ending
 }
 
 // Extended returns the IDs of the providers that each namespace is offloaded to. Nodes are the

@@ -37,6 +37,9 @@ type NamespaceOffloadingInput struct {
 	Pods []corev1.Pod
 	// Dead are the peers that were declared permanently unreachable.
 	Dead map[string]bool
+	// Ends is set if the namespace is being deleted; Held is what Held returns for it then.
+	Ends bool
+	Held []string
 	// RuntimeClass is the class that sends pods to virtual nodes.
 	RuntimeClass string
 	// Now dates changes of conditions.
@@ -45,7 +48,8 @@ type NamespaceOffloadingInput struct {
 
 // NamespaceOffloading plans the status of an offloaded namespace; NamespaceMap does the offloading.
 // While the NamespaceOffloading is being deleted, it waits until no reachable peer has the remote
-// namespace.
+// namespace. In a namespace that is being deleted, Kubernetes would delete it only after the pods. It is
+// deleted before, so that the remote namespaces end beside the pods, and waits only until they do end.
 func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 	name := RemoteNamespaceName(in.Root.Namespace, in.Root.Spec, in.ClusterID)
 	status := &offloadingv1beta1.NamespaceOffloading{}
@@ -76,8 +80,11 @@ func NamespaceOffloading(in NamespaceOffloadingInput) desired.Plan {
 		at[""] = append(at[""], peer)
 	}
 	status.Status.RemoteNamespacesConditions = conditions
-	if in.Root.DeletionTimestamp != nil {
+	switch {
+	case in.Root.DeletionTimestamp != nil:
 		return releasing(in, status)
+	case in.Ends && len(in.Held) == 0 && !endsSlowly(in.Pods):
+		return desired.Plan{Actions: desired.Deletes(in.Root)}
 	}
 	status.Status.OffloadingPhase = phase(at)
 	p := phaseVerdict(in.Root, status.Status.OffloadingPhase, name, at, problems)
@@ -126,12 +133,14 @@ func (in NamespaceOffloadingInput) selected() map[string]string {
 // releasing delays the deletion while a peer that may come back still has the remote namespace.
 func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceOffloading) desired.Plan {
 	var holders []string
+	kept := false
 	for i := range in.Maps {
 		m := &in.Maps[i]
 		_, wanted := m.Spec.DesiredMapping[in.Root.Namespace]
-		_, there := m.Status.CurrentMapping[in.Root.Namespace]
+		current, there := m.Status.CurrentMapping[in.Root.Namespace]
+		there = there && !(in.Ends && current.Phase == offloadingv1beta1.NamespaceTerminating)
 		if (wanted || there) && !in.Dead[m.Labels[api.LabelRemoteID]] {
-			holders = append(holders, m.Name)
+			holders, kept = append(holders, m.Name), kept || wanted
 		}
 	}
 	if len(holders) == 0 {
@@ -140,6 +149,12 @@ func releasing(in NamespaceOffloadingInput, status *offloadingv1beta1.NamespaceO
 	p := desired.Wait("RemoteNamespacesTerminating",
 		"waiting for the remote namespaces at %s; if such a peer is gone for good, run 'liqoctl force unpeer'",
 		strings.Join(holders, ", "))
+	if len(in.Held) > 0 && kept {
+		p = desired.Wait("FinalizersRemaining",
+			"the remote namespaces at %s stay until these finalizers are removed: %s",
+			strings.Join(holders, ", "), some(in.Held))
+		p.RequeueAfter = heldInterval
+	}
 	status.Status.OffloadingPhase = offloadingv1beta1.OffloadingTerminating
 	p.Status = status
 	return p

@@ -109,7 +109,11 @@ func RemoteNamespaces(in RemoteNamespacesInput) desired.Plan {
 			"not given to the consumer: %s; have it offload under other names, or make these free here",
 			strings.Join(failed, ", ")).Verdict
 	}
-	deletions := desired.Deletes(in.obsolete(current)...)
+	obsolete := in.obsolete(current)
+	for _, namespace := range obsolete { // Kubernetes deletes the binding after the pods, which the consumer observes
+		p.Preserve = append(p.Preserve, in.binding(origin, namespace.GetName()))
+	}
+	deletions := desired.Deletes(obsolete...)
 	p.Actions = append(p.Actions, deletions...)
 	if in.Root.DeletionTimestamp != nil {
 		if len(deletions) == 0 {
@@ -198,16 +202,6 @@ func (in RemoteNamespacesInput) requested(ns corev1.Namespace) bool {
 // observed: somebody else may create one of that name at the same moment.
 func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote string) {
 	ns, exists := in.Namespaces[remote]
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        in.Root.Namespace,
-			Namespace:   remote,
-			Annotations: map[string]string{api.AnnotationManagedByNamespaceMap: in.Root.Namespace + "/" + in.Root.Name},
-		},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-			Name: api.ClusterRoleVirtualKubeletRemote},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
-	}
 	wanted := in.namespace(origin, local, remote)
 	if !exists {
 		p.Objects = append(p.Objects, wanted)
@@ -222,7 +216,21 @@ func (in RemoteNamespacesInput) grant(p *desired.Plan, origin, local, remote str
 	if !equality.Semantic.DeepEqual(changed, &ns) {
 		p.Actions = append(p.Actions, desired.Action{Verb: desired.Merge, Before: &ns, Object: changed})
 	}
-	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), binding)
+	p.Objects = append(append(p.Objects, in.Bounds.objects(remote)...), in.binding(origin, remote))
+}
+
+// binding returns the role binding of the consumer's virtual kubelets in a remote namespace.
+func (in RemoteNamespacesInput) binding(origin, remote string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        in.Root.Namespace,
+			Namespace:   remote,
+			Annotations: map[string]string{api.AnnotationManagedByNamespaceMap: in.Root.Namespace + "/" + in.Root.Name},
+		},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: api.ClusterRoleVirtualKubeletRemote},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}},
+	}
 }
 
 // podSecurityLabel is the label for the Pod Security level that the API server enforces in a

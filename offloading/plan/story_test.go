@@ -6,6 +6,7 @@ package plan_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +56,10 @@ func tell(t *testing.T, objects []client.Object) string {
 		}
 		return show(t, root, plan.NamespaceMap(namespaceMapInput(root, rest)))
 	case *offloadingv1beta1.NamespaceOffloading:
+		ending := endingNamespaces(rest)
+		held, ends := ending[root.Namespace]
 		return show(t, root, plan.NamespaceOffloading(plan.NamespaceOffloadingInput{
-			ClusterID: "milan", Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest),
+			Ends: ends, Held: held, ClusterID: "milan", Root: root, Maps: story.Values[*offloadingv1beta1.NamespaceMap](rest),
 			VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Nodes: nodesByName(rest), Pods: story.Values[*corev1.Pod](rest),
 			Dead: dead(rest), RuntimeClass: runtimeClass, Now: now,
 		}))
@@ -83,12 +86,25 @@ func namespaceMapInput(root *corev1.Namespace, rest []client.Object) plan.Namesp
 		ClusterID: "milan", Namespace: *root, Nodes: nodesByName(rest),
 		Current:      story.First[*offloadingv1beta1.NamespaceMap](rest),
 		VirtualNodes: story.Values[*offloadingv1beta1.VirtualNode](rest), Offloadings: story.Values[*offloadingv1beta1.NamespaceOffloading](rest),
-		HoldVolumes: map[string]bool{},
+		HoldVolumes: map[string]bool{}, Ending: endingNamespaces(rest),
 	}
 	for _, claim := range story.Values[*corev1.PersistentVolumeClaim](rest) {
 		in.HoldVolumes[claim.Namespace] = true
 	}
 	return in
+}
+
+// endingNamespaces returns the namespaces that are being deleted, with what holds each.
+func endingNamespaces(rest []client.Object) map[string][]string {
+	ending := map[string][]string{}
+	for _, namespace := range story.Values[*corev1.Namespace](rest) {
+		if namespace.DeletionTimestamp != nil {
+			pods := slices.DeleteFunc(story.Values[*corev1.Pod](rest), func(p corev1.Pod) bool { return p.Namespace != namespace.Name })
+			claims := slices.DeleteFunc(story.Values[*corev1.PersistentVolumeClaim](rest), func(c corev1.PersistentVolumeClaim) bool { return c.Namespace != namespace.Name })
+			ending[namespace.Name] = plan.Held(&namespace, pods, claims)
+		}
+	}
+	return ending
 }
 
 func nodesByName(rest []client.Object) map[string]corev1.Node {

@@ -43,6 +43,9 @@ type View struct {
 	// Namespaces maps home namespaces to remote ones. It has only namespaces that exist at the
 	// provider.
 	Namespaces map[string]string
+	// Ending holds those of Namespaces that are being deleted in the home cluster, and leave the provider
+	// with it. Nothing is pushed to them; what ends there is pulled.
+	Ending map[string]bool
 	// NoMap is set if there is no NamespaceMap. Unanswered holds the namespaces that the provider
 	// has not answered yet. Both are temporary: until then, a namespace missing in Namespaces may
 	// exist at the provider.

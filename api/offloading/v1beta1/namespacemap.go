@@ -31,6 +31,12 @@ type RemoteNamespaceStatus struct {
 	Phase NamespacePhase `json:"phase,omitempty"`
 }
 
+// Exists reports whether the consumer has the remote namespace, which may be being deleted. A namespace of the
+// name that the provider refuses is somebody else's.
+func (s RemoteNamespaceStatus) Exists() bool {
+	return s.RemoteNamespace != "" && (s.Phase == NamespaceAccepted || s.Phase == NamespaceTerminating)
+}
+
 // NamespaceMapSpec is written by the consumer's controller.
 type NamespaceMapSpec struct {
 	// DesiredMapping gives the wished remote name for each local namespace.
