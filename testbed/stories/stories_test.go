@@ -101,6 +101,7 @@ func TestPeered(t *testing.T) {
 			{"a pod without a place next door says so", withoutAPlace},
 			{"objects are reflected", objectsAreReflected},
 			{"namespaces next door", namespacesNextDoor},
+			{"a namespace ends beside its remote one", namespaceEnds},
 			{"two virtual nodes lead to one provider", secondVirtualNode},
 			{"a pod that came first gets going", podThatCameFirst},
 			{"the home API server is reached at its endpoints", apiServerByEndpoints},
@@ -122,6 +123,7 @@ func TestTimedStories(t *testing.T) {
 		{offloaded, offloaded, some(t, []story{
 			{"refusals of the provider are told promptly", refusalsAreTold},
 			{"a provider that hangs is noticed", providerHangs},
+			{"a namespace ends as promptly as one of home", namespaceEndsPromptly},
 			{"gateways are replaced", gatewaysAreReplaced},
 		})},
 		{offloaded, installed, []story{{"unpeer leaves nothing", unpeer}}},
