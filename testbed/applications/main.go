@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -29,6 +30,9 @@ type app struct {
 	module   string
 	programs []string
 	tags     string // build tags
+	folder   string // where the programs are in the image; empty = /usr/local/bin
+	// links are symbolic links of the first program's module, which archives of modules lack, and where they lead to.
+	links map[string]string
 	// packages are Debian packages, files are globs of what is taken from them along with the libraries it needs.
 	packages, files []string
 	env             []string
@@ -49,6 +53,11 @@ func apps() []app {
 				"github.com/prometheus/prometheus/cmd/prometheus", "github.com/prometheus/prometheus/cmd/promtool"}},
 		{name: "docker.io/library/traefik:v3.0", module: "traefik", programs: []string{
 			"github.com/traefik/traefik/v3/cmd/traefik"}},
+		{name: "docker.io/otel/opentelemetry-collector:0.149.0", module: "otel", user: "10001", programs: []string{
+			"github.com/liqo-go/liqo/testbed/applications/otel",
+			"github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen"}},
+		tekton("controller"), tekton("webhook"), tekton("entrypoint"), tekton("nop"), tekton("workingdirinit"),
+		argo("workflow-controller"), argo("argoexec"),
 		certManager("controller"), certManager("webhook"), certManager("cainjector"),
 	}
 }
@@ -57,6 +66,19 @@ func apps() []app {
 func certManager(program string) app {
 	return app{name: "quay.io/jetstack/cert-manager-" + program + ":v1.11.5", user: "1000", module: "certmanager",
 		programs: []string{"github.com/cert-manager/cert-manager/cmd/" + program}}
+}
+
+// tekton is an image of Tekton Pipelines, which looks for its programs in a folder of ko, and runs none as root.
+func tekton(program string) app {
+	return app{name: "ghcr.io/tektoncd/pipeline/" + program + ":v1.3.0", user: "65532", module: "tekton", folder: "/ko-app",
+		programs: []string{"github.com/tektoncd/pipeline/cmd/" + program}}
+}
+
+// argo is an image of the manifests of Argo Workflows, whose pods must not run as root.
+func argo(program string) app {
+	return app{name: "quay.io/argoproj/" + program + ":v3.7.0", user: "8737", module: "argo",
+		programs: []string{"github.com/argoproj/argo-workflows/v3/cmd/" + program},
+		links:    map[string]string{"workflow/executor/osspecific/signal_linux.go": "signal_darwin.go"}}
 }
 
 func main() {
@@ -131,17 +153,64 @@ var majorVersion = regexp.MustCompile(`/v\d+$`)
 
 func (a app) buildPrograms(dir string) ([]image.File, error) {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + a.tags, "-o", dir + "/"}
-	build := exec.Command("go", append(args, a.programs...)...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	build.Dir = filepath.Join(here, a.module)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=400")
+	if a.links != nil {
+		modfile, err := a.complete(dir)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-modfile="+modfile)
+	}
+	build := a.command(append(args, a.programs...)...)
+	build.Stdout = os.Stderr
 	if err := build.Run(); err != nil {
 		return nil, err
 	}
 	var files []image.File
 	for _, p := range a.programs {
 		name := path.Base(majorVersion.ReplaceAllString(p, ""))
-		files = append(files, image.File{Source: filepath.Join(dir, name), Path: "/usr/local/bin/" + name})
+		files = append(files, image.File{Source: filepath.Join(dir, name), Path: path.Join(cmp.Or(a.folder, "/usr/local/bin"), name)})
 	}
 	return files, nil
+}
+
+// command runs Go in the folder of the go.mod.
+func (a app) command(args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Stderr, cmd.Dir = os.Stderr, filepath.Join(here, a.module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=400")
+	return cmd
+}
+
+// complete copies the module, adds its links, and returns a go.mod that leads there.
+func (a app) complete(dir string) (modfile string, err error) {
+	found, err := a.command("list", "-f", "{{.Module.Path}} {{.Module.Dir}}", a.programs[0]).Output()
+	if err != nil {
+		return "", err
+	}
+	module, folder, _ := strings.Cut(strings.TrimSpace(string(found)), " ")
+	source := filepath.Join(dir, "source")
+	if err := os.RemoveAll(source); err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(source, os.DirFS(folder)); err != nil {
+		return "", err
+	}
+	for link, file := range a.links {
+		if err := os.Symlink(file, filepath.Join(source, link)); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(here, a.module, name))
+		if err != nil {
+			return "", err
+		}
+		if name == "go.mod" {
+			text = fmt.Appendf(text, "\nreplace %s => %s\n", module, source)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "go.mod"), nil
 }
