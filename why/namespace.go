@@ -29,6 +29,12 @@ func explainNamespace(in *Input) Answer {
 		a.Decisions = append(a.Decisions, fmt.Sprintf("%s about namespace %s: %s", provider,
 			m.Spec.DesiredMapping[in.Name], cmp.Or(string(phase), "no answer")))
 	}
+	for _, m := range endingAt(c, in.Name) {
+		provider, remote := m.Labels[api.LabelRemoteClusterID], m.Status.CurrentMapping[in.Name]
+		places = append(places, fmt.Sprintf("%s at provider %s", remote.RemoteNamespace, provider))
+		a.Decisions = append(a.Decisions, fmt.Sprintf("%s about namespace %s, which is taken back: %s", provider,
+			remote.RemoteNamespace, remote.Phase))
+	}
 	if len(places) > 0 {
 		a.Where += ", and " + strings.Join(places, ", ")
 	}
@@ -73,12 +79,31 @@ func mapsOf(c *Cluster, namespace string) (out []*offv1beta1.NamespaceMap) {
 	return out
 }
 
+// endingAt returns the NamespaceMaps of providers that still have a namespace which is taken back.
+func endingAt(c *Cluster, namespace string) (out []*offv1beta1.NamespaceMap) {
+	for _, m := range all[*offv1beta1.NamespaceMap](c) {
+		if m.Spec.DesiredMapping[namespace] == "" && m.Status.CurrentMapping[namespace].Exists() &&
+			m.Labels[api.LabelReplicated] != api.True {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // namespaceState returns what keeps pods of a namespace from providers. Of namespace and its
 // offloading, each may be nil.
 func namespaceState(in *Input, namespace *corev1.Namespace, o *offv1beta1.NamespaceOffloading) *Cause {
 	c := &in.Local
 	switch {
 	case namespace != nil && namespace.DeletionTimestamp != nil:
+		for _, m := range endingAt(c, in.Name) {
+			provider := m.Labels[api.LabelRemoteClusterID]
+			if problem := unreachable(c.peer(provider)); problem != "" {
+				return cause(ProviderUnreachable, c, "the namespace is being deleted, and the API server of %s, "+
+					"which has not removed its own, does not answer: %s", provider, problem).
+					typed("liqoctl info peer %s", provider)
+			}
+		}
 		var messages []string
 		for _, condition := range namespace.Status.Conditions {
 			if condition.Status == corev1.ConditionTrue {
