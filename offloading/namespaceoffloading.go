@@ -95,10 +95,14 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 		return in, fmt.Errorf("list namespace offloadings: %w", err)
 	}
 	in.Offloadings = offloadings.Items
-	if in.Ending, err = endingNamespaces(ctx, r, in.Offloadings); err != nil {
+	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
+	cached, err := ctl.Optional(ctx, r, current, &offloadingv1beta1.NamespaceMap{})
+	if err != nil {
 		return in, err
 	}
-	current := types.NamespacedName{Namespace: root.Name, Name: root.Labels[api.LabelRemoteClusterID]}
+	if in.Ending, err = endingNamespaces(ctx, r, in.Offloadings, cached); err != nil {
+		return in, err
+	}
 	if len(in.Offloadings) == 0 && len(in.Ending) == 0 {
 		return in, nil
 	}
@@ -116,23 +120,15 @@ func gatherNamespaceMap(ctx context.Context, r ctl.Reader, root *corev1.Namespac
 	return in, nil
 }
 
-// endingNamespaces returns the namespaces that are being deleted, with what holds those whose offloading is, too.
-// It reads these from the API server: an older namespace would look as if users had taken it back.
-func endingNamespaces(ctx context.Context, r ctl.Reader,
-	offloadings []offloadingv1beta1.NamespaceOffloading) (map[string][]string, error) {
-	var namespaces corev1.NamespaceList
-	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list namespaces: %w", err)
-	}
-	ending := map[string][]string{}
-	for i := range namespaces.Items {
-		if isEnding(&namespaces.Items[i]) {
-			ending[namespaces.Items[i].Name] = nil
-		}
-	}
+// endingNamespaces returns those namespaces of the offloadings and of the map that are being deleted, with what
+// holds each whose offloading is being deleted, too. These are read from the API server: by an older state users
+// would seem to have taken the namespace back. m may be nil.
+func endingNamespaces(ctx context.Context, r ctl.Reader, offloadings []offloadingv1beta1.NamespaceOffloading,
+	m *offloadingv1beta1.NamespaceMap) (map[string][]string, error) {
+	ending, known := map[string][]string{}, map[string]bool{}
 	for _, o := range offloadings {
-		if !isEnding(&o) {
-			continue
+		if known[o.Namespace] = true; !isEnding(&o) {
+			continue // it is in the map
 		}
 		ends, held, err := heldBy(ctx, r, o.Namespace)
 		if err != nil {
@@ -140,6 +136,21 @@ func endingNamespaces(ctx context.Context, r ctl.Reader,
 		}
 		if ends {
 			ending[o.Namespace] = held
+		}
+	}
+	if m == nil {
+		return ending, nil
+	}
+	for name := range m.Status.CurrentMapping {
+		if known[name] {
+			continue
+		}
+		namespace, err := ctl.Optional(ctx, r, types.NamespacedName{Name: name}, &corev1.Namespace{})
+		if err != nil {
+			return nil, err
+		}
+		if namespace != nil && isEnding(namespace) {
+			ending[name] = nil
 		}
 	}
 	return ending, nil

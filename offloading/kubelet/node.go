@@ -290,8 +290,8 @@ func (n *node) create(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// remoteNamespace returns the remote namespace of a local one, also while it is being deleted; false if there
-// is none.
+// remoteNamespace returns the remote namespace of a local one, also while it is being deleted, and whether it
+// exists.
 func (n *node) remoteNamespace(ctx context.Context, local string) (string, bool) {
 	m, err := n.namespaceMap(ctx)
 	if err != nil || m == nil {

@@ -37,8 +37,8 @@ type NamespaceMapInput struct {
 	Current *offloadingv1beta1.NamespaceMap
 	// HoldVolumes says which namespaces of Deselected have volumes at the provider.
 	HoldVolumes map[string]bool
-	// Ending are the namespaces that are being deleted, with what Held returns for each that is
-	// offloaded.
+	// Ending holds the namespaces that are being deleted, with what Held returns for each whose
+	// NamespaceOffloading is being deleted, too.
 	Ending map[string][]string
 }
 

@@ -37,7 +37,8 @@ type NamespaceOffloadingInput struct {
 	Pods []corev1.Pod
 	// Dead are the peers that were declared permanently unreachable.
 	Dead map[string]bool
-	// Ends is set if the namespace is being deleted; Held is what Held returns for it then.
+	// Ends is set if the namespace is being deleted. Held lists the users' finalizers that hold it then, as the
+	// function Held returns them.
 	Ends bool
 	Held []string
 	// RuntimeClass is the class that sends pods to virtual nodes.

@@ -31,7 +31,8 @@ type app struct {
 	programs []string
 	tags     string // build tags
 	folder   string // where the programs are in the image; empty = /usr/local/bin
-	// links are symbolic links of the first program's module, which archives of modules lack, and where they lead to.
+	// links maps the paths of symbolic links in the first program's module to their targets. Module archives have
+	// no symbolic links.
 	links map[string]string
 	// packages are Debian packages, files are globs of what is taken from them along with the libraries it needs.
 	packages, files []string

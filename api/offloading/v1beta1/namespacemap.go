@@ -31,8 +31,8 @@ type RemoteNamespaceStatus struct {
 	Phase NamespacePhase `json:"phase,omitempty"`
 }
 
-// Exists reports whether the consumer has the remote namespace, which may be being deleted. A namespace of the
-// name that the provider refuses is somebody else's.
+// Exists reports whether the remote namespace exists and belongs to the consumer. It may be being deleted. In phase
+// CreationLoopBackOff, a namespace of this name belongs to another owner.
 func (s RemoteNamespaceStatus) Exists() bool {
 	return s.RemoteNamespace != "" && (s.Phase == NamespaceAccepted || s.Phase == NamespaceTerminating)
 }
